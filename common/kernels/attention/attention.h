@@ -1,0 +1,64 @@
+#pragma once
+
+// Attention over paged KV: prefill, chunks, decode and draft verification are the same call, one
+// kernel per instruction-set level, equal bits at all (docs/numerics.md "Attention": splits of 512
+// absolute positions, canonical products, merge in ascending order). FlashAttention's two-pass
+// split form (https://arxiv.org/abs/2205.14135) with the split fixed by position, so that a query's
+// result depends on its own visible keys alone.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/base/ids.h"
+#include "common/device/isa.h"
+
+namespace baton::kernels {
+
+// One layer of one rank's KV pool, layout `pairs32` (common/kv_cache/layout.h): block b starts at
+// base + b * block_stride; inside it first K then V; then kv heads of the rank, then groups of 32
+// slots: K group [dim/2][32][2], V group [16][dim][2], bf16.
+struct KvLayerView {
+  std::byte* base = nullptr;
+  size_t block_stride = 0;  // bytes
+  int block_tokens = 32;    // multiple of 32
+  int kv_heads = 0;         // of this rank
+  int head_dim = 0;         // multiple of 2
+
+  size_t group_bytes() const { return size_t{32} * head_dim * sizeof(uint16_t); }
+  size_t half_bytes() const {  // the K half of a block, or the V half
+    return group_bytes() * (block_tokens / 32) * kv_heads;
+  }
+  std::byte* k_group(BlockId block, int head, int group) const {
+    return base + size_t{block} * block_stride +
+           (size_t(head) * (block_tokens / 32) + group) * group_bytes();
+  }
+  std::byte* v_group(BlockId block, int head, int group) const {
+    return k_group(block, head, group) + half_bytes();
+  }
+};
+
+struct AttentionParams {
+  const uint16_t* q = nullptr;  // [rows, q_stride] bf16, after RoPE; head h at column h * head_dim
+  int q_stride = 0;
+  uint16_t* out = nullptr;  // [rows, out_stride] bf16, same columns
+  int out_stride = 0;
+  int rows = 0;                      // query tokens of this sequence in the step
+  int first_position = 0;            // absolute position of row 0; row i sees keys 0..first+i
+  std::span<const BlockId> blocks;   // block table of the sequence from position 0
+  KvLayerView kv;
+  int kv_head = 0;                   // of the rank
+  int q_head_begin = 0, q_head_end = 0;  // the rank's query heads that read kv_head
+  float scale = 0;
+};
+
+// A work item is rows [row_begin, row_end) of one (sequence, kv head). `scratch` is
+// attention_scratch_bytes() of the calling thread, 64-byte aligned. Reads no block beyond the last
+// visible position of row_end - 1.
+void attention(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
+               std::byte* scratch);
+size_t attention_scratch_bytes(device::Isa isa, int head_dim, int q_heads_per_kv);
+// Rows that one work item should take (a tile of query rows times grouped heads).
+int attention_row_grain(device::Isa isa, int q_heads_per_kv);
+
+}  // namespace baton::kernels

@@ -1,0 +1,128 @@
+#pragma once
+
+// One forward step over a ragged batch: BatchPlan in, StepOutput out. No queues, no network, no
+// policy. Each sequence of a step brings n >= 1 new tokens and a block table; prefill, a chunk,
+// decode (n = 1) and draft verification are the same call.
+//
+// Owned by a worker loop. submit() hands the plan to the compute threads and returns; the plan is
+// not touched by anyone until `done`, which runs on a compute thread and only enqueues. One step at
+// a time.
+//
+// Promise: the logits of a position are a function of (tokens 0..position, weights, numerics id,
+// segments), bit for bit, whatever the batch, chunking, instruction set, threads, ranks.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/device/compute_team.h"
+#include "common/device/isa.h"
+#include "common/kv_cache/kv_pool.h"
+#include "common/model/description.h"
+#include "common/model/segments.h"
+#include "common/sampling/sampler.h"
+
+namespace baton::engine {
+
+// Which rows of a sequence get logits.
+enum class LogitsWanted : uint8_t {
+  kNone,  // a chunk that does not end its prompt
+  kLast,  // the last new token
+  kAll,   // every new token (echo, prompt log-probabilities, quality runs)
+};
+
+// One choice of a sequence's last row: n choices of one prompt sample from the same logits.
+struct SampleRequest {
+  sampling::SequenceSampler* sampler = nullptr;  // not touched by its owner while the step runs
+};
+
+struct SequencePlan {
+  SequenceId id;
+  std::vector<TokenId> tokens;  // new tokens, at positions first_position..
+  int first_position = 0;
+  std::vector<BlockId> blocks;  // block table from position 0; covers all new tokens
+  LogitsWanted logits = LogitsWanted::kNone;
+  bool return_logits = false;           // copy the f32 rows into the output
+  std::vector<SampleRequest> samples;   // each samples from the last row; needs kLast or kAll
+};
+
+struct BlockCopy {
+  BlockId from = kNoBlock;
+  BlockId to = kNoBlock;
+};
+
+struct BatchPlan {
+  std::vector<BlockCopy> copies;       // done first (copy on write), on all layers and ranks
+  std::vector<BlockId> zero_values;    // then: blocks with a new owner
+  std::vector<SequencePlan> sequences;
+
+  int total_tokens() const;
+};
+
+struct SequenceOutput {
+  SequenceId id;
+  std::vector<sampling::Sampled> samples;  // one per SampleRequest
+  Status error;                            // a NaN logit ends this sequence only
+  std::vector<float> logits;               // [rows, vocab] if return_logits
+};
+
+struct StepOutput {
+  std::vector<SequenceOutput> sequences;  // in the order of the plan
+  std::unique_ptr<BatchPlan> plan;        // handed back
+  double seconds = 0;                     // of the step on the compute threads
+  double first_layer_seconds = 0;
+};
+
+struct EngineOptions {
+  std::string model_path;
+  enum class Pool { kPrefill, kDecode } pool = Pool::kDecode;  // which weight format is kept
+  device::Isa isa = device::Isa::kScalar;
+  device::TeamOptions team;  // ranks = tensor parallel degree
+  int segments = 1;          // S; the degree divides it
+  int block_tokens = 32;
+  int blocks = 0;            // of the KV pool, on every rank
+  int max_context = 0;       // 0 = the file's own
+  int max_batch_tokens = 8192;
+};
+
+// Called on a compute thread when K and V of the step are stored for a layer on a rank, before
+// attention of that layer reads them. Only enqueues.
+using KvWritten = std::function<void(int rank, int layer)>;
+
+class Engine {
+ public:
+  // Reads and packs the model, allocates the pool, starts the compute threads. Blocking (seconds).
+  static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
+  ~Engine();
+
+  const model::ModelDescription& description() const;
+  const model::SegmentPlan& segments() const;
+  U128 model_hash() const;
+  // "inv-1:split512:S" with S the number of segments.
+  std::string numerics_id() const;
+  int ranks() const;
+  const kv_cache::KvPool& pool(int rank) const;
+  size_t weight_bytes(int rank) const;  // resident, of that rank
+  size_t replicated_weight_bytes(int rank) const;  // of these, what every rank holds
+  uint64_t progress() const;                       // moves with every layer of a running step
+
+  void set_kv_written(KvWritten callback);  // before the first step
+
+  // Errors of the plan itself (token out of the vocabulary, block table too short) abort: plans are
+  // ours. Precondition: no step is running.
+  void submit(std::unique_ptr<BatchPlan> plan, std::function<void(StepOutput)> done);
+  // submit() and wait; for `baton generate`, benchmarks and tests.
+  StepOutput run(std::unique_ptr<BatchPlan> plan);
+
+ private:
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace baton::engine

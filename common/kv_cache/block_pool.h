@@ -1,0 +1,139 @@
+#pragma once
+
+// Who owns which block: reference counts, the free list, and the prefix cache (full blocks found by
+// chained hash, least recently used first out). Owned and used by one thread, the worker loop; no
+// locks. Memory is elsewhere (kv_pool.h).
+//
+// A block is in exactly one state:
+//   free         nobody has it, its contents mean nothing
+//   active       referenced by sequences (a count; shared through prefix hits and siblings)
+//   cached       in the prefix index, referenced by nobody; evicted when free blocks run out
+//   reserved     promised to an incoming transfer, written by the transfer thread only
+//   quarantined  of an aborted or expired transfer, until its writer is known to be quiet
+// cached blocks count as available: available() = free + cached.
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+
+namespace baton::kv_cache {
+
+class BlockPool;
+
+// References on an ordered list of blocks, given back on destruction. Move-only; lives no longer
+// than its pool and stays on the pool's thread.
+class BlockLease {
+ public:
+  BlockLease() = default;
+  BlockLease(BlockLease&& other) noexcept;
+  BlockLease& operator=(BlockLease&& other) noexcept;
+  ~BlockLease() { release(); }
+
+  std::span<const BlockId> ids() const { return ids_; }
+  size_t size() const { return ids_.size(); }
+  bool empty() const { return ids_.empty(); }
+  void append(BlockLease&& more);    // the blocks of `more` follow ours
+  BlockLease share() const;          // one more reference on each block
+  void truncate(size_t count);       // gives back all but the first `count`
+  // Puts a private copy in place of a shared block: the caller plans the copy of the contents.
+  void replace(size_t index, BlockLease&& single);
+  void release();
+
+ private:
+  friend class BlockPool;
+  BlockLease(BlockPool* pool, std::vector<BlockId> ids) : pool_(pool), ids_(std::move(ids)) {}
+  BlockPool* pool_ = nullptr;
+  std::vector<BlockId> ids_;
+};
+
+struct BlockCounts {
+  int free = 0, active = 0, cached = 0, reserved = 0, quarantined = 0;
+};
+
+class BlockPool {
+ public:
+  struct Options {
+    int blocks = 0;
+    int block_tokens = 32;
+    bool prefix_cache = true;
+    U128 root;  // prefix_hash::root_hash
+  };
+  explicit BlockPool(const Options& options);
+
+  int block_tokens() const;
+  int total() const;
+  int available() const;
+  BlockCounts counts() const;
+  int blocks_for(int tokens) const;  // ceil
+
+  // `count` blocks with one reference each; evicts cached blocks as needed. resource_exhausted, and
+  // nothing changed, when available() < count. Contents are those of the last owner.
+  Result<BlockLease> allocate(int count);
+  bool shared(BlockId id) const;  // more than one reference, or in the index: copy before writing
+
+  // Marks blocks of a lease (one reference each) as reserved / quarantined / active; only the
+  // counts of states change, the lease keeps them.
+  void mark_reserved(const BlockLease& lease);
+  void mark_quarantined(const BlockLease& lease);
+  void mark_active(const BlockLease& lease);
+
+  // The longest cached prefix in full blocks, at most `max_tokens` tokens, with one reference on
+  // each block. Compares parent and token ids, not the hash alone. Counts query and hit tokens.
+  struct Hit {
+    BlockLease blocks;
+    int tokens = 0;
+  };
+  Hit match(std::span<const TokenId> tokens, int max_tokens, std::string_view tenant_salt = {});
+  // How many tokens match() would find, without taking references or counting.
+  int peek(std::span<const TokenId> tokens, std::string_view tenant_salt = {}) const;
+  // Enters the full blocks of `tokens` (ids in order in `blocks`) into the index, from block
+  // `first_block` on. A block whose content is there already under another id is left out.
+  void publish(std::span<const TokenId> tokens, std::span<const BlockId> blocks, size_t first_block,
+               std::string_view tenant_salt = {});
+  void drop_cache();  // forgets all cached blocks
+
+  struct CacheStats {
+    uint64_t query_tokens = 0, hit_tokens = 0, evictions = 0;
+  };
+  CacheStats stats() const;
+
+  // Hashes that entered or left the index since the last call, for the router's view (hints). At
+  // most `limit`; what does not fit is dropped and `overflow` is set.
+  struct Events {
+    std::vector<U128> added, removed;
+    bool overflow = false;
+  };
+  Events take_events(size_t limit);
+
+ private:
+  friend class BlockLease;
+  void add_reference(BlockId id);
+  void drop_reference(BlockId id);
+
+  enum class State : uint8_t { kFree, kActive, kCached, kReserved, kQuarantined };
+  struct Block {
+    State state = State::kFree;
+    int references = 0;
+    bool indexed = false;
+    U128 hash;
+    U128 parent;
+    std::vector<TokenId> tokens;  // of an indexed block
+    std::list<BlockId>::iterator lru;
+  };
+  Options options_;
+  std::vector<Block> blocks_;
+  std::vector<BlockId> free_;
+  std::list<BlockId> lru_;  // cached blocks, oldest first
+  std::unordered_map<U128, BlockId> index_;
+  BlockCounts counts_;
+  CacheStats stats_;
+  Events events_;
+};
+
+}  // namespace baton::kv_cache

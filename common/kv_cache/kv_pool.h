@@ -1,0 +1,59 @@
+#pragma once
+
+// The memory of one rank's KV blocks: [layer][block][...] as layout.h says, one allocation, made and
+// prefaulted at start. Block ids are the same on all ranks of a worker. Who may touch a block when
+// is decided by the worker loop (block_pool.h); the pool itself is only memory.
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/kv_cache/layout.h"
+
+namespace baton::kv_cache {
+
+class KvPool {
+ public:
+  // Fails with resource_exhausted when the memory cannot be had.
+  static Result<KvPool> create(const KvLayout& layout, HeadRange heads, int blocks);
+
+  const KvLayout& layout() const { return layout_; }
+  HeadRange heads() const { return heads_; }
+  int blocks() const { return blocks_; }
+  int layers() const { return layers_; }
+  size_t block_bytes() const { return block_bytes_; }
+  size_t bytes() const { return layer_bytes() * layers_; }
+  std::byte* layer_base(int layer) const { return memory_.get() + layer_bytes() * layer; }
+  std::byte* block(int layer, BlockId id) const {
+    return layer_base(layer) + size_t{id} * block_bytes_;
+  }
+
+  // A contiguous piece of memory in a block: K or V of heads [head, head + 1) and one group of 32
+  // tokens. `head` counts the model's heads and must lie in heads().
+  std::byte* group(int layer, BlockId id, bool value, int head, int group) const;
+  size_t group_bytes() const;
+
+  // Zeroes the V half of a block in every layer: 0 * NaN is NaN, so a block is cleaned before its
+  // first use by a new owner (allocation on a prefill worker, GRANT on a decode worker).
+  void zero_values(BlockId id) const;
+  // Fills everything with one 16-bit pattern (tests start from 0xFFFF).
+  void fill(uint16_t pattern) const;
+
+ private:
+  struct Unmap {
+    size_t bytes = 0;
+    void operator()(std::byte* p) const;
+  };
+  KvPool() = default;
+  size_t layer_bytes() const { return block_bytes_ * static_cast<size_t>(blocks_); }
+
+  KvLayout layout_;
+  HeadRange heads_;
+  int blocks_ = 0;
+  int layers_ = 0;
+  size_t block_bytes_ = 0;
+  std::unique_ptr<std::byte[], Unmap> memory_;
+};
+
+}  // namespace baton::kv_cache

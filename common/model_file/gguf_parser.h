@@ -1,0 +1,32 @@
+#pragma once
+
+// The part of the GGUF reader that touches unchecked bytes; used by gguf.cc alone.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/model_file/gguf.h"
+
+namespace baton::model_file {
+
+struct ParsedGguf {
+  std::vector<MetadataEntry> metadata;  // sorted by key
+  std::vector<TensorInfo> tensors;      // sorted by name
+};
+
+// Messages do not carry the file's name: the caller adds it.
+Result<ParsedGguf> parse_gguf(std::span<const std::byte> bytes, const GgufLimits& limits);
+
+// Bytes of one element as stored; 0 for strings and arrays.
+uint64_t metadata_scalar_bytes(MetadataType type);
+
+// Text from a file for a message: control characters and bytes above 0x7E as \xNN, at most 80
+// characters, in single quotes.
+std::string quoted(std::string_view text);
+
+}  // namespace baton::model_file

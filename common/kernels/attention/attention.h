@@ -52,12 +52,18 @@ struct AttentionParams {
   float scale = 0;
 };
 
-// A work item is rows [row_begin, row_end) of one (sequence, kv head). `scratch` is
-// attention_scratch_bytes() of the calling thread, 64-byte aligned. Reads no block beyond the last
-// visible position of row_end - 1.
+// A work item is rows [row_begin, row_end) of one (sequence, kv head), in one thread; it may be cut
+// anywhere, the bits of a row do not change. `scratch` is the calling thread's, 64-byte aligned, at
+// least attention_scratch_bytes(isa, head_dim, first_position + row_end). Reads no group of 32 keys
+// beyond the last position that row_end - 1 sees; inside that last group the V part of slots beyond
+// it must hold finite values (zero at first), the K part may hold anything.
 void attention(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
                std::byte* scratch);
-size_t attention_scratch_bytes(device::Isa isa, int head_dim, int q_heads_per_kv);
+
+// `context`: the number of keys that the last row of the item sees. Grows with it, because the
+// splits are merged only when the maximum over all of them is known.
+size_t attention_scratch_bytes(device::Isa isa, int head_dim, int context);
+
 // Rows that one work item should take (a tile of query rows times grouped heads).
 int attention_row_grain(device::Isa isa, int q_heads_per_kv);
 

@@ -1,0 +1,52 @@
+#pragma once
+
+// What "auto" means on this machine. The rules are documented in docs/operations.md.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/config/config.h"
+
+namespace baton::config {
+
+// What this process may use. Read once at start.
+struct Machine {
+  std::vector<int> cpus;      // affinity mask, ascending
+  double cpu_quota = 0;       // CPUs' worth of time by the cgroup; 0 = no limit
+  uint64_t memory_bytes = 0;  // the smaller of the memory and the cgroup's limit
+};
+
+// Affinity mask, cgroup v2 or v1, /proc/meminfo. `root` is put before /proc and /sys (tests).
+Result<Machine> read_machine(std::string_view root = "");
+
+struct WorkerCpus {
+  std::vector<int> cpus;  // one compute thread each
+  bool shared = false;    // some other worker of the file uses one of them too
+};
+
+// The CPUs of one worker of the file. `cpus: auto`: of the usable CPUs (mask, at most ⌈quota⌉ of
+// them, lowest first) those that no entry names are cut into equal contiguous ranges, decode
+// workers first, then prefill workers, in the order of the file. With fewer CPUs than such workers
+// they take turns. A listed CPU outside the mask is refused by name.
+Result<WorkerCpus> effective_cpus(const Config& config, const Worker& worker,
+                                  const Machine& machine);
+
+// Bytes of the KV pool for `kv_cache: auto`: a quarter of the memory, divided by the number of
+// workers in the file, at least 64 MiB. Bytes as given otherwise; for blocks count ×
+// bytes_per_block.
+uint64_t effective_kv_cache_bytes(const Config& config, const Worker& worker,
+                                  const Machine& machine, uint64_t bytes_per_block);
+
+// `reduction_segments: auto` is the least common multiple of the degrees in the file.
+int effective_reduction_segments(const Config& config);
+
+// Whether idle compute threads spin: `waiting`, or with auto only when their CPUs are not shared.
+bool effective_spinning(const Worker& worker, const WorkerCpus& cpus);
+
+// "0-3,8" to {0,1,2,3,8}: ascending, no doubles, at most 4096 CPUs.
+Result<std::vector<int>> parse_cpu_list(std::string_view text);
+
+}  // namespace baton::config

@@ -1,0 +1,147 @@
+#pragma once
+
+// The weights of a model, packed for one pool and cut for the ranks of a tensor-parallel group.
+// Immutable after load; any number of threads may read. Owned by the engine.
+//
+// A projection that is split by columns (q, k, v, gate, up, head) is a Projection: one output row y
+// of `columns` f32 in which every part starts at a multiple of 16. A product that is split by rows
+// (attention output, ffn down) is one matrix per reduction segment, each giving [rows, hidden]:
+// the caller adds the results of all segments of all ranks in ascending order (kernels:
+// residual_norm `parts`).
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/kernels/matmul/matmul.h"
+#include "common/kernels/small/small_ops.h"
+#include "common/model/description.h"
+#include "common/model/segments.h"
+#include "common/model_file/gguf.h"
+
+namespace baton::model {
+
+// Which format the matrices of the layers are kept in. Both stand for the same bf16 values. The
+// head stays in the file's blocks in both pools.
+enum class WeightPool : uint8_t {
+  kPrefill,  // bf16 panels: computes fastest
+  kDecode,   // the file's blocks: reads least (bf16 panels for F32, F16 and BF16)
+};
+
+// One matmul of a projection: y[row][column ..] = x · weightsᵀ.
+struct ProjectionPart {
+  kernels::PackedMatrix weights;
+  int column = 0;       // of y, a multiple of 16
+  int first_panel = 0;  // of the projection: sum of panels() of the parts before
+};
+
+// More than one part only where the file mixes tensor types (Q4_K_M keeps some attn_v in Q6_K).
+struct Projection {
+  std::vector<ProjectionPart> parts;
+  int columns = 0;  // of y: the stride must be at least this; a multiple of 16
+  int panels = 0;   // of all parts: what work is shared out by
+  int k = 0;        // elements of an x row; x is zero up to the next multiple of 32
+
+  // The part that holds a panel in [0, panels).
+  const ProjectionPart& part_of(int panel) const;
+};
+
+// One reduction segment of a row-split matrix; never empty.
+struct SegmentMatrix {
+  kernels::PackedMatrix weights;  // [hidden, k of the segment]
+  int segment = 0;                // of the whole model, ascending within a rank
+  // Where the segment starts in a row of the rank's input (see RankColumns): a multiple of 32.
+  int x_column = 0;
+};
+
+struct LayerWeights {
+  Projection qkv;                          // columns: RankColumns q, k, v
+  std::vector<SegmentMatrix> attn_output;  // input: RankColumns attention
+  Projection gate_up;                      // columns: RankColumns gate, up
+  std::vector<SegmentMatrix> ffn_down;     // input: RankColumns ffn
+};
+
+// Where things lie in the rows of a rank's activations; the same in every layer.
+struct RankColumns {
+  Range query_heads;             // of the model
+  kv_cache::HeadRange kv_heads;  // of the model
+  Range ffn;                     // of the model
+  Range vocab;                   // rows of the head, of the model
+  // In the output of `qkv`, f32: head h of the part (counted from 0 in the rank) starts at
+  // q/k/v + h * head_dim.
+  int q = 0;
+  int k = 0;
+  int v = 0;
+  // In the output of `gate_up`, f32: column c of the rank at gate + c and up + c.
+  int gate = 0;
+  int up = 0;
+  // Input of `attn_output`, bf16: the query head i of the rank starts at attention_head[i]. Heads
+  // of one segment are adjacent, and each segment starts at a multiple of 32; columns between
+  // segments and up to attention_columns must be zero. Where head_dim * (heads of a segment) is a
+  // multiple of 32, that is i * head_dim.
+  std::vector<int> attention_head;
+  int attention_columns = 0;  // a multiple of 32
+  // Input of `ffn_down`, bf16: column c of the rank at c, zero from ffn.count() on.
+  int ffn_columns = 0;  // a multiple of 32
+};
+
+struct RankWeights {
+  RankColumns columns;
+  std::vector<LayerWeights> layers;
+  Projection head;              // y column c is the logit of token columns.vocab.begin + c
+  size_t bytes = 0;             // resident: packed matrices and the norm weights
+  size_t replicated_bytes = 0;  // of these, what other ranks hold as well: norms, shared KV heads
+};
+
+// Runs body(0) .. body(n-1), in any order and on any threads, and returns when all are done.
+using ParallelFor = std::function<void(int n, const std::function<void(int)>& body)>;
+void serial_for(int n, const std::function<void(int)>& body);
+
+class Weights final {
+ public:
+  // Takes the file: embedding rows are read from its mapping. `description` and `plan` come from
+  // the same file. Packing is shared out through `parallel_for`. Blocking; seconds for large
+  // models.
+  static Result<std::unique_ptr<Weights>> load(model_file::GgufFile file,
+                                               const ModelDescription& description,
+                                               const SegmentPlan& plan, WeightPool pool,
+                                               const ParallelFor& parallel_for = serial_for);
+
+  const ModelDescription& description() const { return description_; }
+  const SegmentPlan& plan() const { return plan_; }
+  const model_file::GgufFile& file() const { return file_; }
+  const RankWeights& rank(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
+
+  // Norm weights, f32 [hidden]; one copy for all ranks.
+  const float* attn_norm(int layer) const { return norms_[static_cast<size_t>(2 * layer)].data(); }
+  const float* ffn_norm(int layer) const {
+    return norms_[static_cast<size_t>(2 * layer) + 1].data();
+  }
+  const float* output_norm() const { return norms_.back().data(); }
+
+  // out[hidden] = f32(bf16(embedding row)). Precondition: 0 <= token < vocab.
+  void embed(TokenId token, float* out) const;
+
+  // cos and sin for positions [0, max_context), computed in double.
+  kernels::RopeTable rope() const;
+
+ private:
+  Weights(model_file::GgufFile file, const ModelDescription& description, const SegmentPlan& plan)
+      : file_(std::move(file)), description_(description), plan_(plan) {}
+  friend class WeightLoader;
+
+  model_file::GgufFile file_;
+  ModelDescription description_;
+  SegmentPlan plan_;
+  std::vector<RankWeights> ranks_;
+  std::vector<std::vector<float>> norms_;  // attn, ffn of each layer, then output
+  const model_file::TensorInfo* embedding_ = nullptr;
+  std::vector<float> rope_cos_;  // [max_context, dims/2]
+  std::vector<float> rope_sin_;
+};
+
+}  // namespace baton::model

@@ -1,0 +1,19 @@
+#include "common/tokenizer/incremental_detokenizer.h"
+
+namespace baton::tokenizer {
+
+std::string IncrementalDetokenizer::feed(TokenId id) {
+  std::string text;
+  if (!(options_.skip_special && tokenizer_->is_special(id))) {
+    assembler_.append(tokenizer_->token_bytes(id), text);
+  }
+  return text;
+}
+
+std::string IncrementalDetokenizer::finish() {
+  std::string text;
+  assembler_.finish(text);
+  return text;
+}
+
+}  // namespace baton::tokenizer

@@ -1,0 +1,39 @@
+#pragma once
+
+// Turns a stream of token ids into text that can be sent at once: only whole UTF-8 characters
+// leave it, and the pieces joined equal Tokenizer::decode of all ids.
+//
+// At most 3 bytes are held back, the beginning of a character that later tokens may complete. Bytes
+// that cannot become a character are replaced by U+FFFD at once, so garbage never stalls a stream;
+// a character cut off by the end becomes one U+FFFD.
+//
+// Threads: one owner. Lifetime: the tokenizer outlives it. O(bytes of the token) a call.
+
+#include <string>
+
+#include "common/base/ids.h"
+#include "common/tokenizer/tokenizer.h"
+#include "common/tokenizer/utf8.h"
+
+namespace baton::tokenizer {
+
+class IncrementalDetokenizer final {
+ public:
+  explicit IncrementalDetokenizer(const Tokenizer& tokenizer, const DecodeOptions& options = {})
+      : tokenizer_(&tokenizer), options_(options) {}
+
+  // The text that is complete now; often empty. Ids outside the vocabulary add nothing.
+  std::string feed(TokenId id);
+  // The end of the stream: U+FFFD if a character was cut off, else nothing. Ready for a new stream
+  // afterwards.
+  std::string finish();
+
+  size_t held_bytes() const { return assembler_.held_bytes(); }
+
+ private:
+  const Tokenizer* tokenizer_;
+  DecodeOptions options_;
+  Utf8Assembler assembler_;
+};
+
+}  // namespace baton::tokenizer

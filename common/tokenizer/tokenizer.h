@@ -1,0 +1,115 @@
+#pragma once
+
+// Byte-level BPE tokenizer: text to token ids and back.
+//
+// Equal, id for id, to the `tokenizers` package (0.23) on the same vocabulary; the oracle test and
+// its data lie in tests/data/tokenizer. Steps of encode: special tokens are cut out of the text,
+// the rest is split by the pre-tokenizer of the model's family (pre_tokenizer.h), each piece is
+// merged (bpe_merger.h). Time is O(n log n) in the text's bytes whatever the text is.
+//
+// Threads: immutable after create; every method is const and safe from any number of threads.
+// Blocking: none. Errors: only create fails; encode and decode take any bytes and any ids.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/tokenizer/bpe_merger.h"
+#include "common/tokenizer/pre_tokenizer.h"
+#include "common/tokenizer/special_tokens.h"
+#include "common/tokenizer/vocabulary.h"
+
+namespace baton::tokenizer {
+
+struct EncodeOptions {
+  // Put BOS first when the vocabulary asks for it (adds_bos()) and the ids do not begin with it
+  // already. False for text that a chat template made: the template prints its own BOS.
+  bool add_bos = false;
+  // Read the text of control tokens ("<|im_end|>") as the token. False for text that a user wrote
+  // inside a chat message: it then stays text. User-defined tokens ("<think>") are read always.
+  bool parse_special = false;
+};
+
+struct DecodeOptions {
+  bool skip_special = true;  // leave out tokens for which is_special() holds
+};
+
+class Tokenizer final {
+ public:
+  // unsupported: a model other than "gpt2" or an unknown pre-tokenizer, with the names that are
+  // supported; invalid_argument: contradictions inside `spec` (an id outside the vocabulary, a
+  // merge of tokens that do not exist, ...), with the value and its place.
+  static Result<Tokenizer> create(VocabularySpec spec);
+
+  // Bytes that are not UTF-8 are kept: they become byte tokens. A byte without a token of its own
+  // (SmolLM2 lacks some control characters) is dropped, as the reference implementation does.
+  std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // Always valid UTF-8: each maximal invalid part of the tokens' joined bytes becomes one U+FFFD.
+  // Ids outside the vocabulary are left out; callers that must refuse them ask contains().
+  std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;
+
+  size_t vocab_size() const { return vocabulary_.size(); }
+  bool contains(TokenId id) const { return vocabulary_.contains(id); }
+
+  // What the token adds to the output; may be part of a UTF-8 sequence. Empty for unused tokens
+  // and ids outside the vocabulary.
+  std::string_view token_bytes(TokenId id) const;
+  // As the model file writes it (byte-level alphabet). Empty for ids outside the vocabulary.
+  std::string_view token_text(TokenId id) const;
+  // The token that the model file writes so.
+  std::optional<TokenId> find_token(std::string_view text) const;
+
+  // Type control: structure such as <|im_start|>. False for ids outside the vocabulary.
+  bool is_control(TokenId id) const;
+  // Control or unknown: hidden by skip_special, found in text only with parse_special.
+  bool is_special(TokenId id) const;
+
+  std::optional<TokenId> bos_id() const { return bos_id_; }
+  std::optional<TokenId> eos_id() const { return eos_id_; }
+  std::optional<TokenId> padding_id() const { return padding_id_; }
+  // True when raw prompts of this model begin with BOS.
+  bool adds_bos() const { return add_bos_; }
+
+  // Every token that ends a generation, ascending: EOS, EOT and EOM of the file, and control or
+  // user-defined tokens whose text is a known end marker ("<|endoftext|>", "<|im_end|>",
+  // "<|eot_id|>", ...: kEndTexts in tokenizer.cc), because files name only one of several.
+  std::span<const TokenId> end_ids() const { return end_ids_; }
+  bool is_end(TokenId id) const;
+
+  // Jinja source as in the model file; empty when it has none.
+  const std::string& chat_template() const { return chat_template_; }
+
+ private:
+  Tokenizer(Vocabulary vocabulary, BpeMerger merger, PreTokenizer pre_tokenizer)
+      : vocabulary_(std::move(vocabulary)),
+        merger_(std::move(merger)),
+        pre_tokenizer_(pre_tokenizer) {}
+  void find_special_tokens();
+  void find_end_tokens(const VocabularySpec& spec);
+  void mark_whole_words(bool ignore_merges);
+  void encode_ordinary(std::string_view text, BpeMerger::Scratch& scratch,
+                       std::vector<TokenId>& out) const;
+
+  Vocabulary vocabulary_;
+  BpeMerger merger_;
+  PreTokenizer pre_tokenizer_;
+  // For each token whether a piece with exactly its bytes becomes that one token: most words of a
+  // text then cost one lookup.
+  std::vector<bool> is_whole_word_;
+  SpecialTokenMatcher always_;        // user-defined tokens
+  SpecialTokenMatcher with_control_;  // user-defined, control and unknown tokens
+  std::optional<TokenId> bos_id_;
+  std::optional<TokenId> eos_id_;
+  std::optional<TokenId> padding_id_;
+  bool add_bos_ = false;
+  std::vector<TokenId> end_ids_;
+  std::string chat_template_;
+};
+
+}  // namespace baton::tokenizer

@@ -14,8 +14,8 @@
 
 #include <cstdint>
 #include <list>
-#include <optional>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -38,9 +38,9 @@ class BlockLease {
   std::span<const BlockId> ids() const { return ids_; }
   size_t size() const { return ids_.size(); }
   bool empty() const { return ids_.empty(); }
-  void append(BlockLease&& more);    // the blocks of `more` follow ours
-  BlockLease share() const;          // one more reference on each block
-  void truncate(size_t count);       // gives back all but the first `count`
+  void append(BlockLease&& more);  // the blocks of `more` follow ours
+  BlockLease share() const;        // one more reference on each block
+  void truncate(size_t count);     // gives back all but the first `count`
   // Puts a private copy in place of a shared block: the caller plans the copy of the contents.
   void replace(size_t index, BlockLease&& single);
   void release();
@@ -62,9 +62,13 @@ class BlockPool {
     int blocks = 0;
     int block_tokens = 32;
     bool prefix_cache = true;
-    U128 root;  // prefix_hash::root_hash
+    U128 root;  // prefix_hash::root_hash without a tenant; salts given below are applied to it
   };
   explicit BlockPool(const Options& options);
+  // Every lease must be gone.
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
 
   int block_tokens() const;
   int total() const;
@@ -77,8 +81,10 @@ class BlockPool {
   Result<BlockLease> allocate(int count);
   bool shared(BlockId id) const;  // more than one reference, or in the index: copy before writing
 
-  // Marks blocks of a lease (one reference each) as reserved / quarantined / active; only the
-  // counts of states change, the lease keeps them.
+  // Marks blocks of a lease (one reference each, none in the index) as reserved / quarantined /
+  // active; only the counts of states change, the lease keeps them. A block goes back to free when
+  // its lease ends, whatever its mark: the owner of a quarantined lease keeps it until the writer
+  // is known to be quiet.
   void mark_reserved(const BlockLease& lease);
   void mark_quarantined(const BlockLease& lease);
   void mark_active(const BlockLease& lease);
@@ -93,18 +99,20 @@ class BlockPool {
   // How many tokens match() would find, without taking references or counting.
   int peek(std::span<const TokenId> tokens, std::string_view tenant_salt = {}) const;
   // Enters the full blocks of `tokens` (ids in order in `blocks`) into the index, from block
-  // `first_block` on. A block whose content is there already under another id is left out.
+  // `first_block` on: all of a prompt's at its end, a generated one when it is full. A block whose
+  // content is there already under another id is left out. O(tokens).
   void publish(std::span<const TokenId> tokens, std::span<const BlockId> blocks, size_t first_block,
                std::string_view tenant_salt = {});
-  void drop_cache();  // forgets all cached blocks
+  // Empties the index: cached blocks become free, blocks in use stay but are found no more.
+  void drop_cache();
 
   struct CacheStats {
     uint64_t query_tokens = 0, hit_tokens = 0, evictions = 0;
   };
   CacheStats stats() const;
 
-  // Hashes that entered or left the index since the last call, for the router's view (hints). At
-  // most `limit`; what does not fit is dropped and `overflow` is set.
+  // Hashes that entered or left the index since the last call, for the router's view (hints),
+  // oldest first. At most `limit` of each kind; what does not fit is dropped and `overflow` is set.
   struct Events {
     std::vector<U128> added, removed;
     bool overflow = false;
@@ -113,18 +121,29 @@ class BlockPool {
 
  private:
   friend class BlockLease;
+  enum class State : uint8_t { kFree, kActive, kCached, kReserved, kQuarantined };
   void add_reference(BlockId id);
   void drop_reference(BlockId id);
+  void mark(const BlockLease& lease, State state);
+  void set_state(BlockId id, State state);
+  int& count_of(State state);
+  std::vector<BlockId> find_prefix(std::span<const TokenId> tokens,
+                                   std::string_view tenant_salt) const;
+  // The block that holds `tokens` after `parent`; kNoBlock if none, or if only the hash is equal.
+  BlockId find(const U128& hash, const U128& parent, std::span<const TokenId> tokens) const;
+  void enter(BlockId id, const U128& hash, const U128& parent, std::span<const TokenId> tokens);
+  void evict_oldest();
+  void remove_from_index(BlockId id);
+  void note_event(std::vector<U128>& list, const U128& hash);
 
-  enum class State : uint8_t { kFree, kActive, kCached, kReserved, kQuarantined };
   struct Block {
     State state = State::kFree;
     int references = 0;
     bool indexed = false;
-    U128 hash;
+    U128 hash;  // these three of an indexed block
     U128 parent;
-    std::vector<TokenId> tokens;  // of an indexed block
-    std::list<BlockId>::iterator lru;
+    std::vector<TokenId> tokens;
+    std::list<BlockId>::iterator lru;  // of a cached block
   };
   Options options_;
   std::vector<Block> blocks_;

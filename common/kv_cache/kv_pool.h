@@ -1,8 +1,9 @@
 #pragma once
 
-// The memory of one rank's KV blocks: [layer][block][...] as layout.h says, one allocation, made and
-// prefaulted at start. Block ids are the same on all ranks of a worker. Who may touch a block when
-// is decided by the worker loop (block_pool.h); the pool itself is only memory.
+// The memory of one rank's KV blocks: [layer][block][...] as layout.h says, one allocation, made
+// and prefaulted at start. Block ids are the same on all ranks of a worker. Who may touch a block
+// when is decided by the worker loop (block_pool.h); the pool itself is only memory. Views stay
+// valid when it is moved.
 
 #include <cstddef>
 #include <memory>
@@ -15,7 +16,8 @@ namespace baton::kv_cache {
 
 class KvPool {
  public:
-  // Fails with resource_exhausted when the memory cannot be had.
+  // Fails with resource_exhausted when the memory cannot be had, and as validate(layout) does.
+  // `heads` lies in the layout's heads.
   static Result<KvPool> create(const KvLayout& layout, HeadRange heads, int blocks);
 
   const KvLayout& layout() const { return layout_; }
@@ -37,12 +39,16 @@ class KvPool {
   // Zeroes the V half of a block in every layer: 0 * NaN is NaN, so a block is cleaned before its
   // first use by a new owner (allocation on a prefill worker, GRANT on a decode worker).
   void zero_values(BlockId id) const;
+  // All layers of `from` into `to`, another block.
+  void copy_block(BlockId from, BlockId to) const;
   // Fills everything with one 16-bit pattern (tests start from 0xFFFF).
   void fill(uint16_t pattern) const;
 
  private:
   struct Unmap {
-    size_t bytes = 0;
+    Unmap() : bytes(0) {}
+    explicit Unmap(size_t mapped) : bytes(mapped) {}
+    size_t bytes;
     void operator()(std::byte* p) const;
   };
   KvPool() = default;

@@ -20,7 +20,9 @@ namespace baton::kv_cache {
 
 inline constexpr int kGroupTokens = 32;
 
-enum class CacheKind : uint8_t { kFull = 0 };  // windows and compressed groups are kinds of their own
+enum class CacheKind : uint8_t {
+  kFull = 0
+};  // windows and compressed groups are kinds of their own
 enum class KvDtype : uint8_t { kBf16 = 0 };
 enum class LayoutId : uint8_t { kPairs32 = 1, kCanonical = 2 };
 

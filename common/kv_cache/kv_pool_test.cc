@@ -1,0 +1,90 @@
+#include "common/kv_cache/kv_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+namespace baton::kv_cache {
+namespace {
+
+KvLayout small_layout(int block_tokens) {
+  KvLayout layout;
+  layout.groups = {{.layers = 3, .kv_heads = 5, .k_dim = 16, .v_dim = 16}};
+  layout.block_tokens = block_tokens;
+  return layout;
+}
+
+KvPool make(int block_tokens, HeadRange heads, int blocks) {
+  Result<KvPool> pool = KvPool::create(small_layout(block_tokens), heads, blocks);
+  EXPECT_TRUE(pool.ok()) << pool.status().to_string();
+  return std::move(pool).value();
+}
+
+TEST(KvPoolTest, GroupsTileTheWholePool) {
+  const KvPool pool = make(64, {1, 4}, 7);
+  EXPECT_EQ(pool.block_bytes(), size_t{3} * 64 * 2 * 16 * 2);
+  EXPECT_EQ(pool.bytes(), pool.block_bytes() * 7 * 3);
+  std::set<std::byte*> seen;
+  for (int layer = 0; layer < 3; ++layer) {
+    for (BlockId id = 0; id < 7; ++id) {
+      for (int piece = 0; piece < 2 * 3 * 2; ++piece) {
+        seen.insert(pool.group(layer, id, piece / 6 == 1, 1 + piece / 2 % 3, piece % 2));
+      }
+    }
+  }
+  ASSERT_EQ(seen.size(), pool.bytes() / pool.group_bytes());
+  std::byte* expected = pool.layer_base(0);
+  for (std::byte* group : seen) {
+    EXPECT_EQ(group, expected);
+    expected += pool.group_bytes();
+  }
+}
+
+TEST(KvPoolTest, OrdersKeysBeforeValuesAndHeadsOutsideGroups) {
+  const KvPool pool = make(64, {1, 4}, 2);
+  std::byte* block = pool.block(2, 1);
+  EXPECT_EQ(pool.group(2, 1, false, 1, 0), block);
+  EXPECT_EQ(pool.group(2, 1, false, 1, 1), block + pool.group_bytes());
+  EXPECT_EQ(pool.group(2, 1, false, 2, 0), block + 2 * pool.group_bytes());
+  EXPECT_EQ(pool.group(2, 1, true, 1, 0), block + pool.block_bytes() / 2);
+}
+
+TEST(KvPoolTest, ZeroesValuesOfOneBlockOnly) {
+  const KvPool pool = make(32, {0, 5}, 3);
+  pool.fill(0xFFFF);
+  pool.zero_values(1);
+  for (int layer = 0; layer < 3; ++layer) {
+    for (BlockId id = 0; id < 3; ++id) {
+      for (size_t at = 0; at < pool.block_bytes(); ++at) {
+        const bool cleaned = id == 1 && at >= pool.block_bytes() / 2;
+        ASSERT_EQ(pool.block(layer, id)[at], std::byte(cleaned ? 0 : 0xFF));
+      }
+    }
+  }
+}
+
+TEST(KvPoolTest, CopiesABlockInEveryLayer) {
+  const KvPool pool = make(32, {0, 5}, 3);
+  for (int layer = 0; layer < 3; ++layer) {
+    std::memset(pool.block(layer, 2), 10 + layer, pool.block_bytes());
+  }
+  pool.copy_block(2, 0);
+  for (int layer = 0; layer < 3; ++layer) {
+    EXPECT_EQ(std::memcmp(pool.block(layer, 0), pool.block(layer, 2), pool.block_bytes()), 0);
+    EXPECT_EQ(pool.block(layer, 1)[0], std::byte{0});
+  }
+}
+
+TEST(KvPoolTest, RefusesWhatCannotBeHad) {
+  const KvLayout layout = small_layout(32);
+  EXPECT_EQ(KvPool::create(layout, {0, 5}, 0).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(KvPool::create(layout, {0, 5}, 2'000'000'000).status().code(),
+            StatusCode::kResourceExhausted);
+  KvLayout broken = layout;
+  broken.block_tokens = 5;
+  EXPECT_EQ(KvPool::create(broken, {0, 5}, 4).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace baton::kv_cache

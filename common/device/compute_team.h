@@ -8,35 +8,36 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/device/wait_word.h"
 
 namespace baton::device {
 
-// What a thread does while it waits at a barrier or for the next step.
-enum class WaitPolicy {
-  kSpin,   // the team has its CPUs for itself: spin some tens of microseconds, then futex
-  kYield,  // CPUs are shared with other busy threads: yield at once, then futex; never spins
-};
-
 struct TeamOptions {
-  // One entry per rank (1, 2 or 4), one CPU number per thread of that rank; a negative number
-  // leaves the thread unpinned. Each rank needs the same number of threads, at least one.
+  // One entry per rank, one CPU number per thread of that rank; a negative number leaves the thread
+  // unpinned. Each rank needs the same number of threads, at least one; at most 1024 in all.
   std::vector<std::vector<int>> cpus = {{-1}};
   WaitPolicy wait = WaitPolicy::kSpin;
-  std::string thread_name = "compute";  // at most 12 characters; "-<rank>.<thread>" is added
+  std::string thread_name = "compute";  // at most 8 characters; "-<rank>.<thread>" is added
 };
 
 class ComputeTeam;
 
-// What one compute thread knows during a step. Not copyable, lives as long as the team.
+// What one compute thread knows during a step. Not copyable, lives as long as the team. All its
+// functions are for the thread itself.
 class TeamThread {
  public:
+  TeamThread();
+  ~TeamThread();
+  TeamThread(const TeamThread&) = delete;
+  TeamThread& operator=(const TeamThread&) = delete;
+
   int rank = 0;
   int ranks = 1;
   int thread = 0;   // within the rank
@@ -54,8 +55,8 @@ class TeamThread {
   int next(int counter, int n);
   void reset_counter(int counter);
 
-  // Scratch of this thread, 64-byte aligned, kept between calls; grows to the largest request, so a
-  // step in steady state allocates nothing. Slots are independent.
+  // Scratch of this thread, 64-byte aligned, kept between calls; grows to the largest request (and
+  // loses its content then), so a step in steady state allocates nothing. Slots are independent.
   static constexpr int kScratchSlots = 8;
   std::byte* scratch(int slot, size_t bytes);
 
@@ -63,13 +64,14 @@ class TeamThread {
   friend class ComputeTeam;
   ComputeTeam* team_ = nullptr;
   struct Scratch;
-  std::shared_ptr<Scratch> scratch_;
+  std::unique_ptr<Scratch> scratch_;
 };
 
 class ComputeTeam {
  public:
   // Starts the threads, pins them, sets flush-to-zero (common/kernels: denormals are flushed
-  // everywhere). Fails if a CPU is not in the process's affinity mask, naming it.
+  // everywhere). kInvalidArgument for options that break their rules and for a CPU that is not in
+  // the caller's affinity mask, naming it; kInternal if the system refuses a thread or a pin.
   static Result<std::unique_ptr<ComputeTeam>> create(const TeamOptions& options);
   ~ComputeTeam();  // joins; precondition: no step runs
 

@@ -1,0 +1,45 @@
+#include "common/device/isa.h"
+
+#include <gtest/gtest.h>
+
+#include "common/device/cpu_info.h"
+
+namespace baton::device {
+namespace {
+
+TEST(IsaTest, AvailableLevelsAscendFromScalar) {
+  const std::vector<Isa>& isas = available_isas();
+  ASSERT_FALSE(isas.empty());
+  EXPECT_EQ(isas.front(), Isa::kScalar);
+  for (size_t i = 1; i < isas.size(); ++i) {
+    EXPECT_LT(isas[i - 1], isas[i]);
+  }
+}
+
+TEST(IsaTest, AutoIsTheHighestLevelAndEveryLevelIsFoundByName) {
+  EXPECT_EQ(choose_isa("auto").value(), available_isas().back());
+  for (const Isa isa : available_isas()) {
+    EXPECT_EQ(choose_isa(isa_name(isa)).value(), isa);
+  }
+}
+
+TEST(IsaTest, UnknownNameIsRefusedWithTheList) {
+  const Status status = choose_isa("sse9").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("scalar"), std::string::npos) << status.to_string();
+}
+
+TEST(IsaTest, MissingLevelIsRefusedWithTheList) {
+  if (available_isas().back() == Isa::kAmx) {
+    EXPECT_TRUE(amx_refusal().empty());
+    return;
+  }
+  const Status status = choose_isa("amx").status();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_NE(status.message().find("scalar"), std::string::npos) << status.to_string();
+}
+
+TEST(IsaTest, CpuHasAName) { EXPECT_FALSE(cpu_info().model.empty()); }
+
+}  // namespace
+}  // namespace baton::device

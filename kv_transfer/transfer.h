@@ -31,7 +31,8 @@ namespace baton::kv_transfer {
 // multiplied by time_scale.
 struct Timeouts {
   Duration handshake = 2s;
-  Duration reserve = 500ms;  // until GRANT, DENY or "queued" is heard of; then the request's deadline
+  Duration reserve =
+      500ms;  // until GRANT, DENY or "queued" is heard of; then the request's deadline
   Duration no_progress = 2s;
   Duration transfer_base = 1s;  // + bytes / (0.2 x probed bandwidth), at most transfer_max
   Duration transfer_max = 30s;
@@ -88,7 +89,7 @@ struct TransferAcked {
 };
 struct TransferFailed {
   TransferId id = 0;
-  Status status;               // resource_exhausted for DENY, cancelled for abort(), worker_lost, ...
+  Status status;  // resource_exhausted for DENY, cancelled for abort(), worker_lost, ...
   uint32_t retry_after_ms = 0;
 };
 
@@ -137,9 +138,9 @@ struct PeerLost {
   Status status;
 };
 
-using Event = std::variant<TransferGranted, TransferAcked, TransferFailed, ReserveArrived,
-                           ReserveWithdrawn, TransferCommitted, TicketAborted, TicketReleased,
-                           PeerUp, PeerLost>;
+using Event =
+    std::variant<TransferGranted, TransferAcked, TransferFailed, ReserveArrived, ReserveWithdrawn,
+                 TransferCommitted, TicketAborted, TicketReleased, PeerUp, PeerLost>;
 
 class TransferAgent {
  public:

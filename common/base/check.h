@@ -14,9 +14,9 @@ namespace baton {
 
 }  // namespace baton
 
-#define BATON_CHECK(condition, message)              \
-  do {                                               \
-    if (!(condition)) [[unlikely]] {                 \
-      ::baton::check_failed(#condition, (message));  \
-    }                                                \
+#define BATON_CHECK(condition, message)             \
+  do {                                              \
+    if (!(condition)) [[unlikely]] {                \
+      ::baton::check_failed(#condition, (message)); \
+    }                                               \
   } while (false)

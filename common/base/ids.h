@@ -17,7 +17,7 @@ struct StrongId {
   friend auto operator<=>(const StrongId&, const StrongId&) = default;
 };
 
-using TokenId = int32_t;  // index into the vocabulary; arrays of it cross every interface
+using TokenId = int32_t;   // index into the vocabulary; arrays of it cross every interface
 using BlockId = uint32_t;  // index of a KV block in a worker's pool, the same on all its ranks
 inline constexpr BlockId kNoBlock = 0xFFFFFFFF;
 
@@ -32,7 +32,7 @@ struct U128 {
   friend auto operator<=>(const U128&, const U128&) = default;
   bool is_zero() const { return hi == 0 && lo == 0; }
 };
-std::string to_hex(const U128& v);                       // 32 lower-case digits
+std::string to_hex(const U128& v);                        // 32 lower-case digits
 std::optional<U128> u128_from_hex(std::string_view hex);  // exactly 32 digits, else nothing
 
 // 128 bits, made by the router.

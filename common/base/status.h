@@ -27,11 +27,11 @@ enum class StatusCode : uint8_t {
   kResourceExhausted = 5,  // queue or pool full; may succeed later
   kCancelled = 6,          // asked to stop
   kDeadlineExceeded = 7,
-  kUnavailable = 8,        // loading, draining, no worker
-  kWorkerLost = 9,         // a peer process is gone; the request itself may be fine
-  kWorkerCrashed = 10,     // the request is held to be the cause of deaths
-  kUnsupported = 11,       // well-formed, but not something Baton does
-  kInternal = 12,          // our own fault or the system's
+  kUnavailable = 8,     // loading, draining, no worker
+  kWorkerLost = 9,      // a peer process is gone; the request itself may be fine
+  kWorkerCrashed = 10,  // the request is held to be the cause of deaths
+  kUnsupported = 11,    // well-formed, but not something Baton does
+  kInternal = 12,       // our own fault or the system's
 };
 
 // What the code means outside: one row per code, the only such table.
@@ -97,7 +97,7 @@ Status internal_error(std::string message);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}        // NOLINT: implicit
   Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {  // NOLINT: implicit
     BATON_CHECK(!std::get<1>(state_).ok(), "a Result without a value needs an error");
   }
@@ -128,19 +128,19 @@ class [[nodiscard]] Result {
 
 }  // namespace baton
 
-#define BATON_RETURN_IF_ERROR(expr)                     \
-  do {                                                  \
+#define BATON_RETURN_IF_ERROR(expr)                          \
+  do {                                                       \
     if (::baton::Status baton_s_ = (expr); !baton_s_.ok()) { \
-      return baton_s_;                                  \
-    }                                                   \
+      return baton_s_;                                       \
+    }                                                        \
   } while (false)
 
 #define BATON_CONCAT_INNER_(a, b) a##b
 #define BATON_CONCAT_(a, b) BATON_CONCAT_INNER_(a, b)
 // BATON_ASSIGN_OR_RETURN(auto file, open(path));
-#define BATON_ASSIGN_OR_RETURN(lhs, expr)                                \
-  auto BATON_CONCAT_(baton_r_, __LINE__) = (expr);                       \
-  if (!BATON_CONCAT_(baton_r_, __LINE__).ok()) {                         \
-    return BATON_CONCAT_(baton_r_, __LINE__).status();                   \
-  }                                                                      \
+#define BATON_ASSIGN_OR_RETURN(lhs, expr)              \
+  auto BATON_CONCAT_(baton_r_, __LINE__) = (expr);     \
+  if (!BATON_CONCAT_(baton_r_, __LINE__).ok()) {       \
+    return BATON_CONCAT_(baton_r_, __LINE__).status(); \
+  }                                                    \
   lhs = std::move(BATON_CONCAT_(baton_r_, __LINE__)).value()

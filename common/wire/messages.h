@@ -44,7 +44,7 @@ struct SamplingSpec {
 };
 
 struct TokenLogprob {
-  float logprob = 0;                             // of the sampled token
+  float logprob = 0;                           // of the sampled token
   std::vector<std::pair<TokenId, float>> top;  // descending
 };
 
@@ -170,9 +170,9 @@ struct Heartbeat {
   uint32_t running = 0;
   uint32_t waiting = 0;
   uint32_t blocks_total = 0;
-  uint32_t blocks_free = 0;      // free + cached
-  uint32_t waiting_tokens = 0;   // prompt tokens queued or in progress, not yet computed
-  double prefill_tokens_per_s = 0;   // measured lately; 0 = not yet
+  uint32_t blocks_free = 0;         // free + cached
+  uint32_t waiting_tokens = 0;      // prompt tokens queued or in progress, not yet computed
+  double prefill_tokens_per_s = 0;  // measured lately; 0 = not yet
   double decode_step_ms = 0;
   double transfer_bytes_per_s = 0;
   std::vector<LinkInfo> links;
@@ -210,8 +210,8 @@ struct Hello {
   uint32_t segments = 1;
   uint32_t block_tokens = 32;
   std::vector<CacheGroupInfo> groups;
-  std::vector<uint8_t> layouts;       // offered, best first
-  std::vector<HeadRangeInfo> heads;   // of each rank
+  std::vector<uint8_t> layouts;         // offered, best first
+  std::vector<HeadRangeInfo> heads;     // of each rank
   std::vector<std::string> transports;  // offered, best first
   std::string worker_address;           // UCX
   bool digest = true;
@@ -288,8 +288,13 @@ struct StatusQuery {
 struct StatusReply {
   uint32_t slot = 0;
   uint32_t generation = 0;
-  enum class State : uint8_t { kUnknown = 0, kReserved, kReceiving, kCommitted, kAborted } state =
-      State::kUnknown;
+  enum class State : uint8_t {
+    kUnknown = 0,
+    kReserved,
+    kReceiving,
+    kCommitted,
+    kAborted
+  } state = State::kUnknown;
 };
 struct PeerHeartbeat {
   Incarnation incarnation;
@@ -297,9 +302,8 @@ struct PeerHeartbeat {
   bool stuck = false;  // the sender's own loop or step makes no progress
 };
 
-using Message =
-    std::variant<Prefill, Run, Cancel, Tokens, RunFailed, LegChanged, Register, Welcome, Heartbeat,
-                 Goodbye, Hello, HelloReply, Reserve, Grant, Deny, Commit, CommitAck, Abort,
-                 AbortAck, StatusQuery, StatusReply, PeerHeartbeat>;
+using Message = std::variant<Prefill, Run, Cancel, Tokens, RunFailed, LegChanged, Register, Welcome,
+                             Heartbeat, Goodbye, Hello, HelloReply, Reserve, Grant, Deny, Commit,
+                             CommitAck, Abort, AbortAck, StatusQuery, StatusReply, PeerHeartbeat>;
 
 }  // namespace baton::wire

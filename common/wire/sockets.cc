@@ -1,0 +1,261 @@
+#include "common/wire/sockets.h"
+
+#include <poll.h>
+#include <zmq.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "common/wire/codec.h"
+
+namespace baton::wire {
+namespace {
+
+constexpr int kHandshakeMs = 2000;
+
+void set_int(void* socket, int option, int value) {
+  BATON_CHECK(zmq_setsockopt(socket, option, &value, sizeof(value)) == 0,
+              zmq_strerror(zmq_errno()));
+}
+
+void set_common(void* socket, const SocketOptions& options) {
+  set_int(socket, ZMQ_LINGER, 0);
+  set_int(socket, ZMQ_SNDHWM, options.send_queue_messages);
+  set_int(socket, ZMQ_RCVHWM, options.send_queue_messages);
+  set_int(socket, ZMQ_IPV6, 1);
+  set_int(socket, ZMQ_HANDSHAKE_IVL, kHandshakeMs);
+  const int64_t limit = kMaxMessageBytes;
+  BATON_CHECK(zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &limit, sizeof(limit)) == 0,
+              zmq_strerror(zmq_errno()));
+}
+
+Status address_error(const char* what, const std::string& address) {
+  const int error = zmq_errno();
+  std::string text = std::string(what) + " '" + address + "': ";
+  if (error == EADDRINUSE) {
+    return unavailable(text + "address already in use; choose another port");
+  }
+  if (error == EINVAL || error == EPROTONOSUPPORT) {
+    return invalid_argument(text + "not an address (want tcp://host:port or ipc://path)");
+  }
+  return unavailable(text + zmq_strerror(error));
+}
+
+// One frame; nothing when none is waiting.
+std::optional<std::string> receive_frame(void* socket, bool* more) {
+  zmq_msg_t frame;
+  zmq_msg_init(&frame);
+  int size = -1;
+  do {
+    size = zmq_msg_recv(&frame, socket, ZMQ_DONTWAIT);
+  } while (size < 0 && zmq_errno() == EINTR);
+  if (size < 0) {
+    zmq_msg_close(&frame);
+    return std::nullopt;
+  }
+  std::string bytes(static_cast<const char*>(zmq_msg_data(&frame)), static_cast<size_t>(size));
+  *more = zmq_msg_more(&frame) != 0;
+  zmq_msg_close(&frame);
+  return bytes;
+}
+
+void skip_frames(void* socket, bool more) {
+  while (more) {
+    if (!receive_frame(socket, &more)) {
+      return;
+    }
+  }
+}
+
+Status send_failed() {
+  const int error = zmq_errno();
+  if (error == EAGAIN) {
+    return resource_exhausted("send queue full");
+  }
+  return unavailable(error == EHOSTUNREACH ? "peer is not connected" : zmq_strerror(error));
+}
+
+int send_frame(void* socket, const std::string& bytes, int flags) {
+  int sent = -1;
+  do {
+    sent = zmq_send(socket, bytes.data(), bytes.size(), flags | ZMQ_DONTWAIT);
+  } while (sent < 0 && zmq_errno() == EINTR);
+  return sent;
+}
+
+int fd_of(void* socket) {
+  int fd = -1;
+  size_t size = sizeof(fd);
+  BATON_CHECK(zmq_getsockopt(socket, ZMQ_FD, &fd, &size) == 0, zmq_strerror(zmq_errno()));
+  return fd;
+}
+
+void close_socket(void*& socket) {
+  if (socket != nullptr) {
+    zmq_close(socket);
+    socket = nullptr;
+  }
+}
+
+}  // namespace
+
+Context::Context() : context_(zmq_ctx_new()) {
+  BATON_CHECK(context_ != nullptr, "zmq_ctx_new failed");
+}
+Context::~Context() { zmq_ctx_term(context_); }
+
+// ---------------------------------------------------------------- Listener
+
+Result<Listener> Listener::bind(Context& context, const std::string& address,
+                                const SocketOptions& options) {
+  Listener listener;
+  listener.socket_ = zmq_socket(context.native(), ZMQ_ROUTER);
+  if (listener.socket_ == nullptr) {
+    return internal_error(std::string("zmq_socket: ") + zmq_strerror(zmq_errno()));
+  }
+  set_common(listener.socket_, options);
+  set_int(listener.socket_, ZMQ_ROUTER_MANDATORY, 1);
+  if (zmq_bind(listener.socket_, address.c_str()) != 0) {
+    return address_error("cannot listen on", address);
+  }
+  std::array<char, 512> bound{};
+  size_t size = bound.size();
+  BATON_CHECK(zmq_getsockopt(listener.socket_, ZMQ_LAST_ENDPOINT, bound.data(), &size) == 0,
+              zmq_strerror(zmq_errno()));
+  listener.address_ = bound.data();
+  return listener;
+}
+
+Listener::~Listener() { close_socket(socket_); }
+Listener::Listener(Listener&& other) noexcept
+    : socket_(std::exchange(other.socket_, nullptr)), address_(std::move(other.address_)) {}
+Listener& Listener::operator=(Listener&& other) noexcept {
+  if (this != &other) {
+    close_socket(socket_);
+    socket_ = std::exchange(other.socket_, nullptr);
+    address_ = std::move(other.address_);
+  }
+  return *this;
+}
+
+int Listener::poll_fd() const { return fd_of(socket_); }
+
+std::optional<Received> Listener::receive() {
+  bool more = false;
+  std::optional<std::string> peer = receive_frame(socket_, &more);
+  if (!peer) {
+    return std::nullopt;
+  }
+  if (!more) {
+    return Received{std::move(*peer), invalid_argument("message without a body")};
+  }
+  std::optional<std::string> body = receive_frame(socket_, &more);
+  skip_frames(socket_, more);
+  return Received{std::move(*peer), decode(body ? *body : std::string())};
+}
+
+Status Listener::send(const std::string& peer, const Message& message) {
+  if (send_frame(socket_, peer, ZMQ_SNDMORE) < 0 || send_frame(socket_, encode(message), 0) < 0) {
+    return send_failed();
+  }
+  return Status();
+}
+
+// ---------------------------------------------------------------- Connection
+
+Result<Connection> Connection::connect(Context& context, const std::string& address,
+                                       const SocketOptions& options) {
+  Connection connection;
+  connection.address_ = address;
+  connection.socket_ = zmq_socket(context.native(), ZMQ_DEALER);
+  if (connection.socket_ == nullptr) {
+    return internal_error(std::string("zmq_socket: ") + zmq_strerror(zmq_errno()));
+  }
+  set_common(connection.socket_, options);
+  set_int(connection.socket_, ZMQ_RECONNECT_IVL, 50);
+  set_int(connection.socket_, ZMQ_RECONNECT_IVL_MAX, 2000);
+  // The monitor's name is unique in the process because the socket's address is.
+  const std::string monitor =
+      "inproc://monitor-" + std::to_string(reinterpret_cast<uintptr_t>(connection.socket_));
+  if (zmq_socket_monitor(connection.socket_, monitor.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) {
+    return internal_error(std::string("zmq_socket_monitor: ") + zmq_strerror(zmq_errno()));
+  }
+  connection.monitor_ = zmq_socket(context.native(), ZMQ_PAIR);
+  if (connection.monitor_ == nullptr) {
+    return internal_error(std::string("zmq_socket: ") + zmq_strerror(zmq_errno()));
+  }
+  set_int(connection.monitor_, ZMQ_LINGER, 0);
+  if (zmq_connect(connection.monitor_, monitor.c_str()) != 0) {
+    return internal_error(std::string("monitor: ") + zmq_strerror(zmq_errno()));
+  }
+  if (zmq_connect(connection.socket_, address.c_str()) != 0) {
+    return address_error("cannot connect to", address);
+  }
+  return connection;
+}
+
+Connection::~Connection() {
+  if (socket_ != nullptr) {
+    zmq_socket_monitor(socket_, nullptr, 0);
+  }
+  close_socket(monitor_);
+  close_socket(socket_);
+}
+Connection::Connection(Connection&& other) noexcept
+    : socket_(std::exchange(other.socket_, nullptr)),
+      monitor_(std::exchange(other.monitor_, nullptr)),
+      address_(std::move(other.address_)) {}
+Connection& Connection::operator=(Connection&& other) noexcept {
+  if (this != &other) {
+    std::swap(socket_, other.socket_);
+    std::swap(monitor_, other.monitor_);
+    std::swap(address_, other.address_);
+  }
+  return *this;
+}
+
+int Connection::poll_fd() const { return fd_of(socket_); }
+int Connection::monitor_fd() const { return fd_of(monitor_); }
+
+bool Connection::take_disconnected() {
+  bool seen = false;
+  bool more = false;
+  while (receive_frame(monitor_, &more)) {
+    skip_frames(monitor_, more);
+    seen = true;
+  }
+  return seen;
+}
+
+std::optional<Received> Connection::receive() {
+  bool more = false;
+  std::optional<std::string> body = receive_frame(socket_, &more);
+  if (!body) {
+    return std::nullopt;
+  }
+  skip_frames(socket_, more);
+  return Received{std::string(), decode(*body)};
+}
+
+Status Connection::send(const Message& message) {
+  return send_frame(socket_, encode(message), 0) < 0 ? send_failed() : Status();
+}
+
+int wait_readable(std::span<const int> fds, TimePoint deadline) {
+  std::array<pollfd, 64> polled{};
+  BATON_CHECK(fds.size() <= polled.size(), "too many descriptors");
+  for (size_t i = 0; i < fds.size(); ++i) {
+    polled[i] = {fds[i], POLLIN, 0};
+  }
+  const Duration left = deadline - std::chrono::steady_clock::now();
+  timespec wait{};
+  if (left > Duration::zero()) {
+    wait.tv_sec = left.count() / 1'000'000'000;
+    wait.tv_nsec = left.count() % 1'000'000'000;
+  }
+  const int ready = ppoll(polled.data(), fds.size(), &wait, nullptr);
+  return ready < 0 ? 0 : ready;
+}
+
+}  // namespace baton::wire

@@ -1,0 +1,35 @@
+#include "common/model_file/mapped_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+
+namespace baton::model_file {
+namespace {
+
+TEST(MappedFileTest, MapsAWholeFileAndUnmapsItOnce) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "mapped_file_test.bin";
+  std::ofstream(path, std::ios::binary) << "abc";
+  auto first = MappedFile::open(path.string());
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  MappedFile second = std::move(*first);
+  EXPECT_TRUE(first->bytes().empty());
+  ASSERT_EQ(second.bytes().size(), 3u);
+  EXPECT_EQ(second.bytes()[2], std::byte{'c'});
+  MappedFile third;
+  third = std::move(second);
+  EXPECT_EQ(third.bytes()[0], std::byte{'a'});
+  std::filesystem::remove(path);
+}
+
+TEST(MappedFileTest, NamesThePathOfAMissingFile) {
+  const auto result = MappedFile::open("/nonexistent/x");
+  EXPECT_EQ(result.status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(result.status().message().starts_with("/nonexistent/x: "));
+}
+
+}  // namespace
+}  // namespace baton::model_file

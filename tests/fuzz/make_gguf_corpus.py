@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Writes tests/fuzz/corpus/gguf: a small valid file of each tensor type and seeded mutations of one.
+
+Needs the packages gguf and numpy. Deterministic: the same files every time.
+"""
+import pathlib
+import random
+import struct
+
+import gguf
+import numpy as np
+
+TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+
+
+def valid_file(path: pathlib.Path, type_name: str) -> bytes:
+    quant = gguf.GGMLQuantizationType[type_name]
+    block, size = gguf.GGML_QUANT_SIZES[quant]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+    writer.add_bool("tokenizer.ggml.add_bos_token", False)
+    writer.add_token_list(["a", "b", "<|end|>"])
+    writer.add_token_types([1, 1, 3])
+    writer.add_uint64("llama.parameter_count", 1 << 33)
+    raw = np.arange(2 * max(block, 4) // block * size, dtype=np.uint32).astype(np.uint8)
+    writer.add_tensor("blk.0.attn_q.weight", raw.reshape(2, -1), raw_dtype=quant)
+    writer.add_tensor("output_norm.weight", np.ones(4, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path.read_bytes()
+
+
+def mutations(base: bytes, seed: int):
+    rng = random.Random(seed)
+    interesting = [0, 1, 0x7F, 0x80, 0xFF]
+    for i in range(12):
+        data = bytearray(base)
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(len(data))] = rng.choice(interesting)
+        yield f"bytes_{i:02}", bytes(data)
+    for i in range(4):
+        yield f"cut_{i}", base[: rng.randrange(24, len(base))]
+    for name, offset, value in [
+        ("version_2", 4, struct.pack("<I", 2)),
+        ("big_endian", 4, struct.pack(">I", 3)),
+        ("tensors_huge", 8, struct.pack("<q", 1 << 60)),
+        ("tensors_negative", 8, struct.pack("<q", -1)),
+        ("entries_huge", 16, struct.pack("<q", 1 << 60)),
+        ("first_key_huge", 24, struct.pack("<Q", (1 << 64) - 1)),
+    ]:
+        yield name, base[:offset] + value + base[offset + len(value) :]
+    yield "lfs_pointer", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+    yield "html", b"<!DOCTYPE html><html></html>"
+    yield "zip", b"PK\x03\x04" + bytes(16)
+    yield "safetensors", struct.pack("<Q", 20) + b'{"__metadata__":{}}  '
+
+
+def main() -> None:
+    folder = pathlib.Path(__file__).parent / "corpus" / "gguf"
+    folder.mkdir(parents=True, exist_ok=True)
+    for type_name in TYPES:
+        base = valid_file(folder / f"valid_{type_name.lower()}", type_name)
+    for name, data in mutations(base, seed=1):
+        (folder / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -25,7 +25,13 @@
 #include "common/metrics/registry.h"
 #include "common/wire/messages.h"
 
+namespace baton::wire {
+class Context;
+}
+
 namespace baton::kv_transfer {
+
+class InprocHub;  // transports/inproc/inproc_path.h
 
 // Deadlines; the defaults are those of docs/protocol.md, each a configuration key. All are
 // multiplied by time_scale.
@@ -61,6 +67,8 @@ struct AgentOptions {
   int segments = 1;
   std::vector<const kv_cache::KvPool*> pools;  // one per rank; outlive the agent
   Timeouts timeouts;
+  wire::Context* context = nullptr;  // the process's, outlives the agent; null = one of its own
+  InprocHub* inproc = nullptr;       // where agents of one process meet, for transport "inproc"
 };
 
 // ---- sender (prefill worker)
@@ -102,9 +110,11 @@ struct ReserveArrived {
   std::string peer;
   wire::RunBody body;
   int kv_tokens = 0;
-  TimePoint deadline;
+  int push_unit_tokens = 0;  // have_tokens of grant() must be a multiple of it
+  TimePoint deadline;        // TimePoint::max() for none
 };
-// The sender gave up, or died, before an answer: forget the reservation (an answer is ignored).
+// The sender gave up, or died, before an answer: forget the reservation. A grant() that is already
+// on its way is ignored and its blocks are the loop's at once.
 struct ReserveWithdrawn {
   uint64_t reservation = 0;
 };
@@ -123,6 +133,7 @@ struct TicketAborted {
 };
 struct TicketReleased {  // no writer can reach the blocks any more: they may be reused
   TicketId ticket = 0;
+  uint64_t reservation = 0;
 };
 
 // ---- both
@@ -165,12 +176,14 @@ class TransferAgent {
   void abort(TransferId id, std::string reason);
 
   // --- receiver
-  // `blocks` hold kv_tokens; those of the first have_tokens tokens are D's own prefix hits and are
-  // not written. The V halves of the others have been zeroed.
+  // `blocks` hold at least kv_tokens; those of the first have_tokens tokens (a multiple of the
+  // reservation's push unit) are D's own prefix hits and are not written. The V halves of the others
+  // have been zeroed.
   void grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens);
   void deny(uint64_t reservation, Status why, uint32_t retry_after_ms);
-  // The loop no longer wants the ticket (cancelled): aborts it towards the sender.
-  void abort_ticket(TicketId ticket, std::string reason);
+  // The loop no longer wants what it granted (cancelled): aborts it towards the sender. Answered by
+  // TicketAborted and TicketReleased, unless TransferCommitted was already on its way.
+  void abort_reservation(uint64_t reservation, std::string reason);
 
   // --- both
   struct Link {

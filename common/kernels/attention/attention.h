@@ -15,6 +15,8 @@
 
 namespace baton::kernels {
 
+inline constexpr int kMaxHeadDim = 256;
+
 // One layer of one rank's KV pool, layout `pairs32` (common/kv_cache/layout.h): block b starts at
 // base + b * block_stride; inside it first K then V; then kv heads of the rank, then groups of 32
 // slots: K group [dim/2][32][2], V group [16][dim][2], bf16.
@@ -23,7 +25,7 @@ struct KvLayerView {
   size_t block_stride = 0;  // bytes
   int block_tokens = 32;    // multiple of 32
   int kv_heads = 0;         // of this rank
-  int head_dim = 0;         // multiple of 2
+  int head_dim = 0;         // even, <= kMaxHeadDim
 
   size_t group_bytes() const { return size_t{32} * head_dim * sizeof(uint16_t); }
   size_t half_bytes() const {  // the K half of a block, or the V half
@@ -43,11 +45,11 @@ struct AttentionParams {
   int q_stride = 0;
   uint16_t* out = nullptr;  // [rows, out_stride] bf16, same columns
   int out_stride = 0;
-  int rows = 0;                      // query tokens of this sequence in the step
-  int first_position = 0;            // absolute position of row 0; row i sees keys 0..first+i
-  std::span<const BlockId> blocks;   // block table of the sequence from position 0
+  int rows = 0;                     // query tokens of this sequence in the step
+  int first_position = 0;           // absolute position of row 0; row i sees keys 0..first+i
+  std::span<const BlockId> blocks;  // block table of the sequence from position 0
   KvLayerView kv;
-  int kv_head = 0;                   // of the rank
+  int kv_head = 0;                       // of the rank
   int q_head_begin = 0, q_head_end = 0;  // the rank's query heads that read kv_head
   float scale = 0;
 };

@@ -27,7 +27,11 @@ struct Avx2Lanes {
   }
   [[gnu::always_inline]] static void store(float* p, F v) { _mm256_storeu_ps(p, v); }
   [[gnu::always_inline]] static void store_first(float* p, F v, int n) {
-    _mm256_maskstore_ps(p, first_bits(n), v);
+    if (n == kWidth) {  // masked stores are slow on some processors
+      store(p, v);
+    } else {
+      _mm256_maskstore_ps(p, first_bits(n), v);
+    }
   }
 
   [[gnu::always_inline]] static F add(F a, F b) { return _mm256_add_ps(a, b); }
@@ -36,6 +40,14 @@ struct Avx2Lanes {
   [[gnu::always_inline]] static F div(F a, F b) { return _mm256_div_ps(a, b); }
   [[gnu::always_inline]] static F max(F a, F b) { return _mm256_max_ps(a, b); }
   [[gnu::always_inline]] static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+
+  // For pairs of elements: p[0], p[0], p[1], p[1]...; (1, 0), (3, 2)...; a * b - c, a * b + c...
+  [[gnu::always_inline]] static F load_twice(const float* p) {
+    const __m256i index = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), index);
+  }
+  [[gnu::always_inline]] static F swap_pairs(F v) { return _mm256_permute_ps(v, 0xB1); }
+  [[gnu::always_inline]] static F fma_sub_add(F a, F b, F c) { return _mm256_fmaddsub_ps(a, b, c); }
 
   [[gnu::always_inline]] static M less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
   [[gnu::always_inline]] static M is_nan(F a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
@@ -66,6 +78,9 @@ struct Avx2Lanes {
     return from_bits(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
   }
   [[gnu::always_inline]] static F load_bf16_first(const uint16_t* p, int n) {
+    if (n == kWidth) {
+      return load_bf16(p);
+    }
     alignas(16) uint16_t copy[8] = {};
     for (int i = 0; i < n; ++i) {
       copy[i] = p[i];
@@ -87,6 +102,10 @@ struct Avx2Lanes {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), pack_bf16(v));
   }
   [[gnu::always_inline]] static void store_bf16_first(uint16_t* p, F v, int n) {
+    if (n == kWidth) {
+      store_bf16(p, v);
+      return;
+    }
     alignas(16) uint16_t copy[8];
     store_bf16(copy, v);
     for (int i = 0; i < n; ++i) {

@@ -35,6 +35,14 @@ struct Avx512Lanes {
   [[gnu::always_inline]] static F max(F a, F b) { return _mm512_max_ps(a, b); }
   [[gnu::always_inline]] static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 
+  // For pairs of elements: p[0], p[0], p[1], p[1]...; (1, 0), (3, 2)...; a * b - c, a * b + c...
+  [[gnu::always_inline]] static F load_twice(const float* p) {
+    const __m512i index = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(index, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
+  }
+  [[gnu::always_inline]] static F swap_pairs(F v) { return _mm512_permute_ps(v, 0xB1); }
+  [[gnu::always_inline]] static F fma_sub_add(F a, F b, F c) { return _mm512_fmaddsub_ps(a, b, c); }
+
   [[gnu::always_inline]] static M less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
   [[gnu::always_inline]] static M is_nan(F a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
   [[gnu::always_inline]] static F select(M m, F yes, F no) {

@@ -17,8 +17,8 @@
 
 namespace baton::kernels {
 
-// How a packed matrix stores its weights. A panel is 16 output rows of W (16 columns of y); inside a
-// panel blocks of 32 along K are contiguous. matmul/packed_formats.h documents the bytes.
+// How a packed matrix stores its weights. A panel is 16 output rows of W (16 columns of y); inside
+// a panel blocks of 32 along K are contiguous. matmul/packed_formats.h documents the bytes.
 enum class WeightFormat : uint8_t {
   kBf16Panels,  // prefill: bf16 pairs, also the AMX tile layout
   kQ4,          // 4-bit codes, f16 scale (and f16 offset) per 32: Q4_0, Q4_1

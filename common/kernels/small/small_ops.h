@@ -34,19 +34,20 @@ void residual_norm(device::Isa isa, const ResidualNormParams& params, int row_be
 struct RopeTable {
   const float* cos = nullptr;
   const float* sin = nullptr;
-  int dims = 0;              // rotated dims of a head, even; the rest passes through
-  bool interleaved = true;   // pairs (2i, 2i+1); else (i, i + dims/2)
+  int dims = 0;             // rotated dims of a head, even; the rest passes through
+  bool interleaved = true;  // pairs (2i, 2i+1); else (i, i + dims/2)
 };
 
 // RoPE in f32 on q and k, q rounded to bf16, k and v rounded to bf16 into the KV blocks.
 struct QkvParams {
-  const float* qkv = nullptr;  // [rows, qkv_stride]: q heads, then k heads, then v heads of the rank,
-  int qkv_stride = 0;          // each part starting at the column given here (panels pad them)
+  const float* qkv =
+      nullptr;         // [rows, qkv_stride]: q heads, then k heads, then v heads of the rank,
+  int qkv_stride = 0;  // each part starting at the column given here (panels pad them)
   int q_column = 0, k_column = 0, v_column = 0;
   int q_heads = 0;
   uint16_t* q_out = nullptr;  // [rows, q_stride]
   int q_stride = 0;
-  KvLayerView kv;             // kv.kv_heads heads, kv.head_dim
+  KvLayerView kv;  // kv.kv_heads heads, kv.head_dim <= kMaxHeadDim
   RopeTable rope;
   // Of each row: its absolute position, and the block that holds it.
   const int32_t* positions = nullptr;   // [rows]
@@ -64,6 +65,9 @@ struct SwigluParams {
   int n = 0;
 };
 void swiglu(device::Isa isa, const SwigluParams& params, int row_begin, int row_end);
+
+// out[i] = exp(x[i] - shift), the exp of math/exp.h. x and out may be the same.
+void exp_minus(device::Isa isa, const float* x, float shift, float* out, int n);
 
 uint16_t bf16_from_float(float v);  // round to nearest even; NaN stays NaN
 float float_from_bf16(uint16_t v);

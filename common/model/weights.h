@@ -126,7 +126,8 @@ class Weights final {
   // out[hidden] = f32(bf16(embedding row)). Precondition: 0 <= token < vocab.
   void embed(TokenId token, float* out) const;
 
-  // cos and sin for positions [0, max_context), computed in double.
+  // cos and sin for positions [0, description().max_context), computed in double. Who serves less
+  // than the file allows lowers max_context before load.
   kernels::RopeTable rope() const;
 
  private:

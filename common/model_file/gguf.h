@@ -83,6 +83,10 @@ struct TensorInfo {
 // "[576, 49152]", as the file orders them.
 std::string dims_to_string(const TensorInfo& tensor);
 
+// Text from a file for a message: control characters and bytes above 0x7E as \xNN, at most 80
+// characters, in single quotes.
+std::string quoted(std::string_view text);
+
 class GgufFile final {
  public:
   static Result<GgufFile> open(const std::string& path, const GgufLimits& limits = {});
@@ -98,6 +102,9 @@ class GgufFile final {
 
   const std::string& name() const { return name_; }
   uint64_t size_bytes() const { return bytes_.size(); }
+  // Lets the kernel take back the memory of what was read so far; views stay valid and are read
+  // from the file again when touched. Nothing happens after parse().
+  void release_pages() const { mapping_.release_pages(); }
 
   // --- metadata -----------------------------------------------------------------------------
   // Sorted by key, every key once.

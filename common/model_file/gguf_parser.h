@@ -25,8 +25,4 @@ Result<ParsedGguf> parse_gguf(std::span<const std::byte> bytes, const GgufLimits
 // Bytes of one element as stored; 0 for strings and arrays.
 uint64_t metadata_scalar_bytes(MetadataType type);
 
-// Text from a file for a message: control characters and bytes above 0x7E as \xNN, at most 80
-// characters, in single quotes.
-std::string quoted(std::string_view text);
-
 }  // namespace baton::model_file

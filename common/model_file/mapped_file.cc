@@ -81,4 +81,11 @@ MappedFile::~MappedFile() {
   }
 }
 
+void MappedFile::release_pages() const {
+  if (data_ != nullptr) {
+    // Advice: a failure costs memory, nothing else.
+    (void)::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+  }
+}
+
 }  // namespace baton::model_file

@@ -23,6 +23,8 @@ class MappedFile final {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // Drops the process's pages of the file; they come back from the page cache when touched.
+  void release_pages() const;
 
  private:
   MappedFile(const std::byte* data, size_t size) : data_(data), size_(size) {}

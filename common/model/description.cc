@@ -1,0 +1,386 @@
+#include "common/model/description.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "common/model/architectures.h"
+
+namespace baton::model {
+namespace {
+
+using model_file::GgufFile;
+using model_file::MetadataEntry;
+using model_file::MetadataType;
+using model_file::TensorInfo;
+using model_file::TensorType;
+
+// Above every published model, and small enough that products of two stay in int64 and the sizes of
+// the packed matrices in size_t.
+constexpr uint32_t kMaxHidden = 1u << 17;
+constexpr uint32_t kMaxLayers = 1024;
+constexpr uint32_t kMaxHeads = 4096;
+constexpr uint32_t kMaxHeadDim = 1024;
+constexpr uint32_t kMaxFfn = 1u << 20;
+constexpr uint32_t kMaxVocab = 1u << 22;
+constexpr uint32_t kMaxContext = 1u << 21;
+
+// Keys that say nothing about the computation, by prefix.
+constexpr std::array<std::string_view, 4> kDescriptivePrefixes = {"general.", "tokenizer.",
+                                                                  "quantize.", "split."};
+
+template <typename T>
+T load(const MetadataEntry& entry) {
+  T value;
+  std::memcpy(&value, entry.value.data(), sizeof(T));
+  return value;
+}
+
+std::string number_text(double value) {
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.9g", value);
+  return buffer.data();
+}
+
+// A value as text: what KeyRule::neutral is compared with and what messages show.
+std::string value_text(const GgufFile& file, const MetadataEntry& entry) {
+  switch (entry.type) {
+    case MetadataType::kString:
+      return std::string(file.get_string(entry.key).value());
+    case MetadataType::kBool:
+      return file.get_bool(entry.key).value() ? "true" : "false";
+    case MetadataType::kF32:
+      return number_text(load<float>(entry));
+    case MetadataType::kF64:
+      return number_text(load<double>(entry));
+    case MetadataType::kI8:
+      return std::to_string(load<int8_t>(entry));
+    case MetadataType::kI16:
+      return std::to_string(load<int16_t>(entry));
+    case MetadataType::kI32:
+      return std::to_string(load<int32_t>(entry));
+    case MetadataType::kI64:
+      return std::to_string(load<int64_t>(entry));
+    case MetadataType::kU8:
+    case MetadataType::kU16:
+    case MetadataType::kU32:
+    case MetadataType::kU64:
+      return std::to_string(file.get_u64(entry.key).value());
+    case MetadataType::kArray:
+      return "an array of " + std::to_string(entry.count) + " " +
+             std::string(metadata_type_name(entry.element_type));
+  }
+  return {};
+}
+
+// "'blk.3.attn_q.weight'" -> layer 3, "attn_q.weight"; nothing for other names and odd spellings.
+struct LayerName {
+  int layer;
+  std::string_view rest;
+};
+std::optional<LayerName> split_layer_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) {
+    return std::nullopt;
+  }
+  const std::string_view tail = name.substr(kPrefix.size());
+  int layer = -1;
+  const auto [end, error] = std::from_chars(tail.data(), tail.data() + tail.size(), layer);
+  const auto digits = static_cast<size_t>(end - tail.data());
+  const bool odd = error != std::errc() || layer < 0 || (digits > 1 && tail[0] == '0');
+  if (odd || digits >= tail.size() || tail[digits] != '.') {
+    return std::nullopt;
+  }
+  return LayerName{layer, tail.substr(digits + 1)};
+}
+
+// What a tensor that the description does not know stands for.
+std::string_view feature_of_tensor(std::string_view name) {
+  if (name.starts_with("rope_freqs")) {
+    return " (scaled RoPE)";
+  }
+  if (name.ends_with(".bias")) {
+    return " (a bias)";
+  }
+  if (name.find("_exps.") != std::string_view::npos ||
+      name.find("gate_inp") != std::string_view::npos) {
+    return " (mixture of experts)";
+  }
+  if (name.find("_q_norm.") != std::string_view::npos ||
+      name.find("_k_norm.") != std::string_view::npos) {
+    return " (normalised q and k)";
+  }
+  return "";
+}
+
+bool is_plain(TensorType type) {
+  return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16;
+}
+
+class Describer final {
+ public:
+  Describer(const GgufFile& file, const Architecture& architecture)
+      : file_(file), architecture_(architecture) {}
+
+  Result<ModelDescription> run() {
+    BATON_RETURN_IF_ERROR(check_keys());
+    BATON_RETURN_IF_ERROR(read_sizes());
+    BATON_RETURN_IF_ERROR(read_heads());
+    BATON_RETURN_IF_ERROR(read_rope());
+    BATON_RETURN_IF_ERROR(read_vocab());
+    BATON_RETURN_IF_ERROR(check_present());
+    BATON_RETURN_IF_ERROR(check_unknown());
+    d_.architecture = architecture_.name;
+    d_.tied = file_.find_tensor(name_of(TensorRole::kOutput)) == nullptr;
+    BATON_ASSIGN_OR_RETURN(const auto name, file_.find_string("general.name"));
+    d_.name = std::string(name.value_or(file_.name()));
+    return d_;
+  }
+
+ private:
+  Status wrong(const std::string& text) const {
+    return invalid_argument(file_.name() + ": " + text);
+  }
+  Status refused(const std::string& text) const { return unsupported(file_.name() + ": " + text); }
+  std::string key(std::string_view suffix) const {
+    return std::string(architecture_.name) + "." + std::string(suffix);
+  }
+  std::string name_of(TensorRole role) const {
+    return tensor_name(tensor_rule(architecture_, role), 0);
+  }
+
+  Status check_keys() const {
+    const std::string prefix = key("");
+    for (const MetadataEntry& entry : file_.metadata()) {
+      if (entry.key.starts_with(prefix)) {
+        BATON_RETURN_IF_ERROR(check_key(entry, entry.key.substr(prefix.size())));
+        continue;
+      }
+      const auto starts = [&](std::string_view p) { return entry.key.starts_with(p); };
+      if (std::ranges::none_of(kDescriptivePrefixes, starts)) {
+        return refused("has the key " + shown(entry) + ", which Baton does not know");
+      }
+    }
+    BATON_RETURN_IF_ERROR(require_neutral("general.type", "model"));
+    return require_neutral("general.quantization_version", "2");
+  }
+
+  std::string shown(const MetadataEntry& entry) const {
+    return model_file::quoted(entry.key) + " = " + model_file::quoted(value_text(file_, entry));
+  }
+
+  Status check_key(const MetadataEntry& entry, std::string_view suffix) const {
+    const auto rule = std::ranges::find(architecture_.keys, suffix, &KeyRule::suffix);
+    if (rule == architecture_.keys.end()) {
+      return refused("has the key " + shown(entry) + ", which Baton does not know for " +
+                     std::string(architecture_.name));
+    }
+    if (!rule->neutral.empty() && value_text(file_, entry) != rule->neutral) {
+      return refused("asks with " + shown(entry) + " for " + std::string(rule->feature) +
+                     ", which Baton does not do");
+    }
+    return {};
+  }
+
+  Status require_neutral(std::string_view name, std::string_view value) const {
+    const MetadataEntry* entry = file_.find(name);
+    if (entry != nullptr && value_text(file_, *entry) != value) {
+      return refused("has " + shown(*entry) + "; Baton reads " + model_file::quoted(value));
+    }
+    return {};
+  }
+
+  Status check_limit(const std::string& what, uint32_t value, uint32_t limit) const {
+    if (value < 1 || value > limit) {
+      return wrong(what + " is " + std::to_string(value) + "; it must be 1 to " +
+                   std::to_string(limit));
+    }
+    return {};
+  }
+
+  Result<int> read_int(std::string_view suffix, uint32_t limit) const {
+    BATON_ASSIGN_OR_RETURN(const uint32_t value, file_.get_u32(key(suffix)));
+    BATON_RETURN_IF_ERROR(check_limit(model_file::quoted(key(suffix)), value, limit));
+    return static_cast<int>(value);
+  }
+  Result<int> read_int_or(std::string_view suffix, uint32_t limit, int otherwise) const {
+    return file_.has(key(suffix)) ? read_int(suffix, limit) : Result<int>(otherwise);
+  }
+
+  Status read_sizes() {
+    BATON_ASSIGN_OR_RETURN(d_.hidden, read_int("embedding_length", kMaxHidden));
+    BATON_ASSIGN_OR_RETURN(d_.layers, read_int("block_count", kMaxLayers));
+    BATON_ASSIGN_OR_RETURN(d_.ffn, read_int("feed_forward_length", kMaxFfn));
+    BATON_ASSIGN_OR_RETURN(d_.max_context, read_int("context_length", kMaxContext));
+    BATON_ASSIGN_OR_RETURN(d_.norm_eps, file_.get_f32(key("attention.layer_norm_rms_epsilon")));
+    if (!(d_.norm_eps > 0.0F && d_.norm_eps < 1.0F)) {
+      return wrong(model_file::quoted(key("attention.layer_norm_rms_epsilon")) + " is " +
+                   number_text(d_.norm_eps) + "; it must lie between 0 and 1");
+    }
+    return {};
+  }
+
+  Status read_heads() {
+    BATON_ASSIGN_OR_RETURN(d_.heads, read_int("attention.head_count", kMaxHeads));
+    BATON_ASSIGN_OR_RETURN(d_.kv_heads,
+                           read_int_or("attention.head_count_kv", kMaxHeads, d_.heads));
+    if (d_.heads % d_.kv_heads != 0) {
+      return wrong(std::to_string(d_.heads) + " query heads are no multiple of " +
+                   std::to_string(d_.kv_heads) + " KV heads");
+    }
+    const bool has_length = file_.has(key("attention.key_length"));
+    if (!has_length && d_.hidden % d_.heads != 0) {
+      return wrong(model_file::quoted(key("attention.key_length")) + " is missing and " +
+                   std::to_string(d_.hidden) + " / " + std::to_string(d_.heads) +
+                   " heads is no whole number");
+    }
+    BATON_ASSIGN_OR_RETURN(d_.head_dim,
+                           read_int_or("attention.key_length", kMaxHeadDim, d_.hidden / d_.heads));
+    BATON_ASSIGN_OR_RETURN(const int v_dim,
+                           read_int_or("attention.value_length", kMaxHeadDim, d_.head_dim));
+    BATON_RETURN_IF_ERROR(
+        check_limit("the head dimension", static_cast<uint32_t>(d_.head_dim), kMaxHeadDim));
+    if (v_dim != d_.head_dim) {
+      return refused("has keys of " + std::to_string(d_.head_dim) + " and values of " +
+                     std::to_string(v_dim) + " elements; Baton needs them equal");
+    }
+    if (d_.head_dim % 2 != 0) {
+      return refused("has an odd head dimension, " + std::to_string(d_.head_dim));
+    }
+    if (static_cast<uint32_t>(d_.heads * d_.head_dim) > kMaxHidden) {
+      return wrong(std::to_string(d_.heads) + " heads of " + std::to_string(d_.head_dim) +
+                   " are more than " + std::to_string(kMaxHidden) + " elements");
+    }
+    d_.attention_scale = 1.0F / std::sqrt(static_cast<float>(d_.head_dim));
+    return {};
+  }
+
+  Status read_rope() {
+    d_.rope.interleaved = architecture_.rope_interleaved;
+    BATON_ASSIGN_OR_RETURN(d_.rope.dims,
+                           read_int_or("rope.dimension_count", kMaxHeadDim, d_.head_dim));
+    if (d_.rope.dims % 2 != 0 || d_.rope.dims > d_.head_dim) {
+      return wrong(model_file::quoted(key("rope.dimension_count")) + " is " +
+                   std::to_string(d_.rope.dims) + "; it must be even and at most " +
+                   std::to_string(d_.head_dim));
+    }
+    BATON_ASSIGN_OR_RETURN(const auto base, file_.find_f32(key("rope.freq_base")));
+    d_.rope.base = base.value_or(10000.0F);
+    if (!(d_.rope.base >= 1.0F && std::isfinite(d_.rope.base))) {
+      return wrong(model_file::quoted(key("rope.freq_base")) + " is " + number_text(d_.rope.base) +
+                   "; it must be at least 1");
+    }
+    return {};
+  }
+
+  Status read_vocab() {
+    BATON_ASSIGN_OR_RETURN(const TensorInfo* embedding,
+                           file_.get_tensor(name_of(TensorRole::kTokenEmbedding)));
+    if (embedding->dims[1] < 1 || embedding->dims[1] > kMaxVocab) {
+      return wrong("the embedding has " + std::to_string(embedding->dims[1]) +
+                   " rows; it must have 1 to " + std::to_string(kMaxVocab));
+    }
+    d_.vocab = static_cast<int>(embedding->dims[1]);
+    BATON_ASSIGN_OR_RETURN(const int said, read_int_or("vocab_size", kMaxVocab, d_.vocab));
+    if (said != d_.vocab) {
+      return wrong(model_file::quoted(key("vocab_size")) + " is " + std::to_string(said) +
+                   ", but the embedding has " + std::to_string(d_.vocab) + " rows");
+    }
+    const MetadataEntry* tokens = file_.find("tokenizer.ggml.tokens");
+    if (tokens != nullptr && tokens->count != static_cast<uint64_t>(d_.vocab)) {
+      return wrong("'tokenizer.ggml.tokens' has " + std::to_string(tokens->count) +
+                   " tokens, but the embedding has " + std::to_string(d_.vocab) + " rows");
+    }
+    return {};
+  }
+
+  uint64_t extent(Extent e) const {
+    switch (e) {
+      case Extent::kOne:
+        return 1;
+      case Extent::kHidden:
+        return static_cast<uint64_t>(d_.hidden);
+      case Extent::kQuery:
+        return static_cast<uint64_t>(d_.heads) * static_cast<uint64_t>(d_.head_dim);
+      case Extent::kKeyValue:
+        return static_cast<uint64_t>(d_.kv_heads) * static_cast<uint64_t>(d_.head_dim);
+      case Extent::kFfn:
+        return static_cast<uint64_t>(d_.ffn);
+      case Extent::kVocab:
+        return static_cast<uint64_t>(d_.vocab);
+    }
+    return 0;
+  }
+
+  Status check_tensor(const TensorRule& rule, int layer) const {
+    const std::string name = tensor_name(rule, layer);
+    const TensorInfo* tensor = file_.find_tensor(name);
+    if (tensor == nullptr) {
+      return rule.optional ? Status() : wrong("tensor " + model_file::quoted(name) + " is missing");
+    }
+    const std::array<uint64_t, 4> dims = {extent(rule.columns), extent(rule.rows), 1, 1};
+    if (tensor->dims != dims) {
+      return wrong("tensor " + model_file::quoted(name) + " is " + dims_to_string(*tensor) +
+                   "; the metadata calls for [" + std::to_string(dims[0]) + ", " +
+                   std::to_string(dims[1]) + "]");
+    }
+    if (rule.rows == Extent::kOne && !is_plain(tensor->type)) {
+      return refused("tensor " + model_file::quoted(name) + " is " +
+                     std::string(tensor_type_info(tensor->type).name) +
+                     "; norm weights must be F32, F16 or BF16");
+    }
+    return {};
+  }
+
+  Status check_present() const {
+    for (const TensorRule& rule : architecture_.tensors) {
+      for (int layer = 0; layer < (rule.per_layer ? d_.layers : 1); ++layer) {
+        BATON_RETURN_IF_ERROR(check_tensor(rule, layer));
+      }
+    }
+    return {};
+  }
+
+  bool is_known(std::string_view name) const {
+    const auto layered = split_layer_name(name);
+    const auto fits = [&](const TensorRule& rule) {
+      return rule.per_layer ? layered && layered->layer < d_.layers && layered->rest == rule.name
+                            : name == rule.name;
+    };
+    return std::ranges::any_of(architecture_.tensors, fits);
+  }
+
+  Status check_unknown() const {
+    for (const TensorInfo& tensor : file_.tensors()) {
+      if (!is_known(tensor.name)) {
+        return refused("has the tensor " + model_file::quoted(tensor.name) +
+                       std::string(feature_of_tensor(tensor.name)) +
+                       ", which Baton does not use for " + std::string(architecture_.name));
+      }
+    }
+    return {};
+  }
+
+  const GgufFile& file_;
+  const Architecture& architecture_;
+  ModelDescription d_;
+};
+
+}  // namespace
+
+Result<ModelDescription> describe(const GgufFile& file) {
+  BATON_ASSIGN_OR_RETURN(const auto name, file.get_string("general.architecture"));
+  const Architecture* architecture = find_architecture(name);
+  if (architecture == nullptr) {
+    return unsupported(file.name() + ": architecture " + model_file::quoted(name) +
+                       " is not supported; Baton runs: " + architecture_names());
+  }
+  return Describer(file, *architecture).run();
+}
+
+}  // namespace baton::model

@@ -47,8 +47,8 @@ struct SequencePlan {
   int first_position = 0;
   std::vector<BlockId> blocks;  // block table from position 0; covers all new tokens
   LogitsWanted logits = LogitsWanted::kNone;
-  bool return_logits = false;           // copy the f32 rows into the output
-  std::vector<SampleRequest> samples;   // each samples from the last row; needs kLast or kAll
+  bool return_logits = false;          // copy the f32 rows into the output
+  std::vector<SampleRequest> samples;  // each samples from the last row; needs kLast or kAll
 };
 
 struct BlockCopy {
@@ -57,8 +57,8 @@ struct BlockCopy {
 };
 
 struct BatchPlan {
-  std::vector<BlockCopy> copies;       // done first (copy on write), on all layers and ranks
-  std::vector<BlockId> zero_values;    // then: blocks with a new owner
+  std::vector<BlockCopy> copies;     // done first (copy on write), on all layers and ranks
+  std::vector<BlockId> zero_values;  // then: blocks with a new owner
   std::vector<SequencePlan> sequences;
 
   int total_tokens() const;
@@ -85,8 +85,9 @@ struct EngineOptions {
   device::TeamOptions team;  // ranks = tensor parallel degree
   int segments = 1;          // S; the degree divides it
   int block_tokens = 32;
-  int blocks = 0;            // of the KV pool, on every rank
-  int max_context = 0;       // 0 = the file's own
+  int blocks = 0;         // of the KV pool, on every rank; 0 = as many as kv_bytes hold
+  uint64_t kv_bytes = 0;  // of the KV pool, all ranks together
+  int max_context = 0;    // 0 = the file's own
   int max_batch_tokens = 8192;
 };
 
@@ -107,7 +108,7 @@ class Engine {
   std::string numerics_id() const;
   int ranks() const;
   const kv_cache::KvPool& pool(int rank) const;
-  size_t weight_bytes(int rank) const;  // resident, of that rank
+  size_t weight_bytes(int rank) const;             // resident, of that rank
   size_t replicated_weight_bytes(int rank) const;  // of these, what every rank holds
   uint64_t progress() const;                       // moves with every layer of a running step
 

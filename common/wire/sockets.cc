@@ -20,7 +20,7 @@ void set_int(void* socket, int option, int value) {
 }
 
 void set_common(void* socket, const SocketOptions& options) {
-  set_int(socket, ZMQ_LINGER, 0);
+  set_int(socket, ZMQ_LINGER, 300);  // last words at exit, bounded
   set_int(socket, ZMQ_SNDHWM, options.send_queue_messages);
   set_int(socket, ZMQ_RCVHWM, options.send_queue_messages);
   set_int(socket, ZMQ_IPV6, 1);

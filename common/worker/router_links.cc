@@ -1,0 +1,120 @@
+#include "common/worker/router_links.h"
+
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace baton::worker {
+
+Result<RouterLinks> RouterLinks::connect(wire::Context& context, const Options& options) {
+  RouterLinks links;
+  links.options_ = options;
+  for (const std::string& address : options.addresses) {
+    BATON_ASSIGN_OR_RETURN(wire::Connection connection,
+                           wire::Connection::connect(context, address));
+    links.links_.push_back({std::move(connection), Incarnation{}, TimePoint{}});
+  }
+  return links;
+}
+
+void RouterLinks::lose(Link& link) {
+  const Incarnation gone = std::exchange(link.router, Incarnation{});
+  link.last_register = TimePoint{};
+  if (gone.value != 0) {
+    log_warn("router lost", {{"router", link.connection.address()}});
+    handlers_.on_lost(gone);
+  }
+}
+
+void RouterLinks::handle(Link& link, wire::Message message) {
+  if (const auto* welcome = std::get_if<wire::Welcome>(&message)) {
+    if (!welcome->accepted) {
+      if (refusal_ != welcome->reason) {
+        log_error("router refused this worker",
+                  {{"router", link.connection.address()}, {"reason", welcome->reason}});
+      }
+      refusal_ = welcome->reason;
+      return;
+    }
+    refusal_.clear();
+    if (link.router != welcome->router) {
+      lose(link);  // the router was replaced while the connection came back
+      link.router = welcome->router;
+      log_info("registered with router", {{"router", link.connection.address()}});
+    }
+    return;
+  }
+  if (link.router.value == 0) {
+    return;  // requests come after the welcome; anything earlier is of a life that is over
+  }
+  handlers_.on_message(std::move(message), link.router);
+}
+
+void RouterLinks::receive(Link& link) {
+  while (auto received = link.connection.receive()) {
+    if (!received->message.ok()) {
+      log_warn("message dropped", {{"router", link.connection.address()},
+                                   {"error", received->message.status().message()}});
+      continue;
+    }
+    handle(link, std::move(received->message).value());
+  }
+}
+
+void RouterLinks::poll() {
+  for (Link& link : links_) {
+    receive(link);
+    if (link.connection.take_disconnected()) {
+      lose(link);
+    }
+  }
+}
+
+void RouterLinks::tick(TimePoint now, const wire::Heartbeat& heartbeat) {
+  for (Link& link : links_) {
+    if (link.router.value != 0) {
+      // A full queue means that the router does not read; it will call us dead by itself.
+      (void)link.connection.send(heartbeat).ok();
+    } else if (now - link.last_register >= options_.heartbeat) {
+      link.last_register = now;
+      (void)link.connection.send(wire::Register{info_}).ok();
+    }
+    receive(link);  // the descriptor is edge triggered: look again after every send
+  }
+}
+
+Status RouterLinks::send(Incarnation router, const wire::Message& message) {
+  for (Link& link : links_) {
+    if (link.router == router && router.value != 0) {
+      return link.connection.send(message);
+    }
+  }
+  return unavailable("router is not connected");
+}
+
+void RouterLinks::send_all(const wire::Message& message) {
+  for (Link& link : links_) {
+    if (link.router.value != 0) {
+      (void)link.connection.send(message).ok();
+    }
+  }
+}
+
+std::vector<int> RouterLinks::poll_fds() const {
+  std::vector<int> fds;
+  for (const Link& link : links_) {
+    fds.push_back(link.connection.poll_fd());
+    fds.push_back(link.connection.monitor_fd());
+  }
+  return fds;
+}
+
+int RouterLinks::welcomed() const {
+  int count = 0;
+  for (const Link& link : links_) {
+    count += link.router.value != 0 ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace baton::worker

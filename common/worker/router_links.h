@@ -1,0 +1,63 @@
+#pragma once
+
+// A worker's connections to the routers of its configuration: it registers with each until it is
+// welcomed, sends heartbeats, and learns when one is gone. Owned and used by the worker loop's
+// thread.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/wire/messages.h"
+#include "common/wire/sockets.h"
+
+namespace baton::worker {
+
+class RouterLinks {
+ public:
+  struct Options {
+    std::vector<std::string> addresses;  // tcp://host:port
+    Duration heartbeat = 200ms;
+  };
+  static Result<RouterLinks> connect(wire::Context& context, const Options& options);
+
+  // Called from poll(): a request of a router; a router that is gone (its requests have no reader).
+  struct Handlers {
+    std::function<void(wire::Message, Incarnation router)> on_message;
+    std::function<void(Incarnation router)> on_lost;
+  };
+  void set_handlers(Handlers handlers) { handlers_ = std::move(handlers); }
+  void set_info(wire::WorkerInfo info) { info_ = std::move(info); }  // before the first tick
+
+  // Receives what is there, without blocking.
+  void poll();
+  // Registers where needed, and sends `heartbeat` to every router that welcomed us.
+  void tick(TimePoint now, const wire::Heartbeat& heartbeat);
+  // To the router of that incarnation; unavailable when it is not connected.
+  Status send(Incarnation router, const wire::Message& message);
+  void send_all(const wire::Message& message);
+
+  std::vector<int> poll_fds() const;
+  int welcomed() const;  // routers that accepted us
+  // Why the last router that refused us did; empty when none did.
+  const std::string& refusal() const { return refusal_; }
+
+ private:
+  struct Link {
+    wire::Connection connection;
+    Incarnation router;  // 0 until welcomed
+    TimePoint last_register{};
+  };
+  void receive(Link& link);
+  void handle(Link& link, wire::Message message);
+  void lose(Link& link);
+
+  Options options_;
+  Handlers handlers_;
+  wire::WorkerInfo info_;
+  std::vector<Link> links_;
+  std::string refusal_;
+};
+
+}  // namespace baton::worker

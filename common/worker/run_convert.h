@@ -1,0 +1,21 @@
+#pragma once
+
+// Between the messages' view of sampling and the sampler's own types.
+
+#include "common/sampling/sampler.h"
+#include "common/wire/messages.h"
+
+namespace baton::worker {
+
+sampling::SamplingParams sampling_params(const wire::SamplingSpec& spec);
+wire::FinishReason wire_finish(sampling::FinishReason reason);
+wire::TokenLogprob wire_logprob(const sampling::TokenLogprobs& logprobs);
+
+// Checks what a message cannot: token ids inside the vocabulary, sampling parameters in range,
+// prompt and output within `max_context`. invalid_argument names the first fault.
+Status check_body(const wire::RunBody& body, int vocab, int max_context);
+
+// The sampler of one choice, in the state that follows its output so far.
+sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab);
+
+}  // namespace baton::worker

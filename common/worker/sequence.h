@@ -1,0 +1,60 @@
+#pragma once
+
+// One sequence of a worker: its tokens, how many of them have KV, and its blocks. Prefill, a chunk,
+// decode and recomputation after preemption are the same for it: feed the next tokens; when the
+// last known token has been fed, its row is sampled.
+//
+// Used by the worker loop only.
+
+#include <span>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/engine/engine.h"
+#include "common/kv_cache/block_pool.h"
+
+namespace baton::worker {
+
+class Sequence {
+ public:
+  Sequence(SequenceId id, std::vector<TokenId> tokens) : id_(id), tokens_(std::move(tokens)) {}
+
+  SequenceId id() const { return id_; }
+  const std::vector<TokenId>& tokens() const { return tokens_; }
+  int size() const { return static_cast<int>(tokens_.size()); }
+  int computed() const { return computed_; }          // positions [0, computed) have KV
+  int pending() const { return size() - computed_; }  // tokens still to be fed
+  std::span<const BlockId> blocks() const { return blocks_.ids(); }
+  const kv_cache::BlockLease& lease() const { return blocks_; }
+
+  // KV that is there already: prefix hits, or what a transfer brought. Replaces what was held.
+  void adopt(kv_cache::BlockLease blocks, int computed);
+  void append(TokenId token) { tokens_.push_back(token); }
+
+  // Allocates the blocks for the next `count` tokens, entering new ones into the plan's
+  // zero_values, and adds the tokens to the plan. With `count` = pending() the last row gets
+  // logits and the caller adds its samplers to the returned entry. resource_exhausted, with nothing
+  // changed, when blocks run out.
+  Result<engine::SequencePlan*> feed(int count, kv_cache::BlockPool& pool, engine::BatchPlan& plan);
+  int blocks_missing(int count, const kv_cache::BlockPool& pool) const;
+
+  // The step that fed `count` tokens is done: enters blocks that became full into the prefix cache.
+  void fed(int count, kv_cache::BlockPool& pool, std::string_view salt);
+  // Gives back all blocks; the tokens stay and are computed again later (preemption).
+  void drop_kv();
+  // Enters all full blocks into the prefix cache (what a transfer brought).
+  void publish(kv_cache::BlockPool& pool, std::string_view salt);
+
+  // A sibling choice: shares the full blocks, and gets a copy of the partial last one, which the
+  // plan makes. resource_exhausted when there is no block for the copy.
+  Result<Sequence> fork(SequenceId id, kv_cache::BlockPool& pool, engine::BatchPlan& plan) const;
+
+ private:
+  SequenceId id_;
+  std::vector<TokenId> tokens_;
+  int computed_ = 0;
+  kv_cache::BlockLease blocks_;
+  size_t published_ = 0;  // blocks
+};
+
+}  // namespace baton::worker

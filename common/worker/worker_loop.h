@@ -1,0 +1,94 @@
+#pragma once
+
+// The thread that owns a worker's state: requests, scheduler, block pool, prefix index. It plans a
+// step, hands it to the compute threads, and serves its queues while the step runs; it never runs a
+// kernel. docs/threading.md lists all threads.
+
+#include <atomic>
+#include <optional>
+
+#include "common/base/bounded_queue.h"
+#include "common/base/clock.h"
+#include "common/engine/engine.h"
+#include "common/kv_cache/block_pool.h"
+#include "common/metrics/registry.h"
+#include "common/worker/role.h"
+#include "common/worker/router_links.h"
+
+namespace baton::worker {
+
+// Read by the probes' thread.
+struct LoopHealth {
+  std::atomic<int64_t> last_turn_ns{0};  // of the clock
+  std::atomic<bool> step_running{false};
+  std::atomic<uint64_t> compute_ticks{0};
+  std::atomic<int64_t> compute_moved_ns{0};  // when compute_ticks last moved
+  std::atomic<bool> registered{false};
+  std::atomic<bool> draining{false};
+};
+
+// An eventfd that wakes the loop from any thread.
+class Waker {
+ public:
+  Waker();
+  ~Waker();
+  Waker(const Waker&) = delete;
+  Waker& operator=(const Waker&) = delete;
+  void wake() const;
+  void clear() const;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+class WorkerLoop {
+ public:
+  struct Options {
+    Incarnation incarnation;
+    Duration heartbeat = 200ms;
+    Duration drain_limit = 30s;
+    int stop_fd = -1;  // readable when the process is asked to stop (signalfd)
+  };
+  WorkerLoop(Options options, const Clock& clock, engine::Engine& engine,
+             kv_cache::BlockPool& blocks, RouterLinks& links, metrics::Registry& registry,
+             const Waker& waker);
+
+  const LoopHealth& health() const { return health_; }
+
+  // Runs until asked to stop and drained (or the drain's limit). Returns when the worker holds no
+  // request and its routers know that it leaves.
+  void run(Role& role);
+
+ private:
+  void start_step(Role& role);
+  void finish_step(Role& role);
+  void tick(Role& role);
+  void export_metrics();
+  bool stop_asked();
+  void begin_drain(Role& role);
+  bool drained(Role& role);
+  void wait();
+
+  Options options_;
+  const Clock& clock_;
+  engine::Engine& engine_;
+  kv_cache::BlockPool& blocks_;
+  RouterLinks& links_;
+  const Waker& waker_;
+  BoundedQueue<engine::StepOutput> finished_;
+  bool step_running_ = false;
+  int step_prompt_rows_ = 0;
+  TimePoint next_tick_{};
+  TimePoint drain_until_ = TimePoint::max();
+  uint64_t ticks_ = 0;
+  LoopHealth health_;
+
+  metrics::Registry& registry_;
+  metrics::Histogram step_prefill_, step_decode_, step_mixed_, batch_sequences_;
+  metrics::Gauge cache_usage_;
+  metrics::Counter cache_queries_, cache_hits_;
+  kv_cache::BlockPool::CacheStats exported_;
+};
+
+}  // namespace baton::worker

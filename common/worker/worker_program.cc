@@ -1,0 +1,185 @@
+#include "common/worker/worker_program.h"
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "common/base/log.h"
+#include "common/config/effective.h"
+#include "common/config/program_options.h"
+#include "common/device/isa.h"
+#include "common/prefix_hash/prefix_hash.h"
+#include "common/worker/probes.h"
+
+namespace baton::worker {
+namespace {
+
+std::string instruction_sets() {
+  std::string names;
+  for (const device::Isa isa : device::available_isas()) {
+    names += (names.empty() ? "" : " ") + std::string(device::isa_name(isa));
+  }
+  return names;
+}
+
+// SIGINT and SIGTERM become readable on a descriptor. Before any thread starts, so that none of
+// them receives the signals.
+int block_stop_signals() {
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGINT);
+  sigaddset(&both, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &both, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return signalfd(-1, &both, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+// The worker's CPUs cut into ranks of equal size. With fewer CPUs than ranks the ranks share them.
+device::TeamOptions team_options(const config::WorkerCpus& cpus, int ranks, bool spin) {
+  device::TeamOptions team;
+  const int available = static_cast<int>(cpus.cpus.size());
+  const int threads = std::max(1, available / ranks);
+  team.cpus.assign(static_cast<size_t>(ranks), {});
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int thread = 0; thread < threads; ++thread) {
+      team.cpus[static_cast<size_t>(rank)].push_back(
+          cpus.cpus[static_cast<size_t>((rank * threads + thread) % available)]);
+    }
+  }
+  team.wait = spin && available >= ranks ? device::WaitPolicy::kSpin : device::WaitPolicy::kYield;
+  return team;
+}
+
+Result<engine::EngineOptions> engine_options(const config::Config& config,
+                                             const config::Worker& entry, config::Role role) {
+  engine::EngineOptions options;
+  options.model_path = config.model.path;
+  options.pool = role == config::Role::kPrefill ? engine::EngineOptions::Pool::kPrefill
+                                                : engine::EngineOptions::Pool::kDecode;
+  BATON_ASSIGN_OR_RETURN(options.isa, device::choose_isa(config::to_string(config.isa)));
+  BATON_ASSIGN_OR_RETURN(const config::Machine machine, config::read_machine());
+  BATON_ASSIGN_OR_RETURN(const config::WorkerCpus cpus,
+                         config::effective_cpus(config, entry, machine));
+  options.team = team_options(cpus, static_cast<int>(entry.tensor_parallel),
+                              config::effective_spinning(entry, cpus));
+  options.segments = config::effective_reduction_segments(config);
+  options.block_tokens = static_cast<int>(entry.block_tokens);
+  if (entry.kv_cache.unit == config::KvCacheSize::Unit::kBlocks) {
+    options.blocks = static_cast<int>(entry.kv_cache.count);
+  } else {
+    options.kv_bytes = config::effective_kv_cache_bytes(config, entry, machine, 1);
+  }
+  options.max_context = static_cast<int>(config.model.max_context);
+  options.max_batch_tokens = static_cast<int>(entry.max_chunk_tokens + entry.max_batch_sequences);
+  return options;
+}
+
+wire::WorkerInfo worker_info(const Environment& env, config::Role role,
+                             const std::string& transfer_address, const std::string& http_url) {
+  const model::ModelDescription& model = env.engine.description();
+  wire::WorkerInfo info;
+  info.role = role == config::Role::kPrefill ? wire::Role::kPrefill : wire::Role::kDecode;
+  info.name = env.entry.name;
+  info.incarnation = env.incarnation;
+  info.model_name = env.config.model.name;
+  info.model_hash = env.engine.model_hash();
+  info.numerics = env.engine.numerics_id();
+  info.transfer_address = transfer_address;
+  info.http_url = http_url;
+  info.tensor_parallel = static_cast<uint32_t>(env.engine.ranks());
+  info.segments = static_cast<uint32_t>(env.engine.segments().segments());
+  info.block_tokens = static_cast<uint32_t>(env.blocks.block_tokens());
+  info.blocks_total = static_cast<uint32_t>(env.blocks.total());
+  info.max_context = static_cast<uint32_t>(model.max_context);
+  info.vocab_size = static_cast<uint32_t>(model.vocab);
+  info.kv_bytes_per_token = static_cast<uint32_t>(
+      env.engine.pool(0).layout().token_bytes(model.kv_heads) * static_cast<size_t>(model.layers));
+  info.pid = static_cast<uint32_t>(getpid());
+  return info;
+}
+
+Status run(const config::Startup& startup, config::Role role, int stop_fd,
+           const RoleFactory& factory) {
+  const config::Config& config = startup.config;
+  BATON_ASSIGN_OR_RETURN(const config::Worker* entry, config::own_entry(config, startup.self));
+  const SteadyClock clock;
+  SystemRandom random;
+  const Incarnation incarnation{random.next_nonzero()};
+
+  BATON_ASSIGN_OR_RETURN(const engine::EngineOptions options, engine_options(config, *entry, role));
+  BATON_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
+                         engine::Engine::create(options));
+  kv_cache::BlockPool blocks(
+      {.blocks = engine->pool(0).blocks(),
+       .block_tokens = options.block_tokens,
+       .prefix_cache = entry->prefix_cache,
+       .root = prefix_hash::root_hash(engine->model_hash(), engine->numerics_id(), options.segments,
+                                      "")});
+  metrics::Registry registry(
+      {.program = role == config::Role::kPrefill ? metrics::kByPrefill : metrics::kByDecode,
+       .model_name = config.model.name,
+       .worker = entry->name});
+  registry.set_info(metrics::MetricId::kCacheConfigInfo,
+                    {std::to_string(blocks.block_tokens()), std::to_string(blocks.total()), "bf16",
+                     entry->prefix_cache ? "True" : "False"});
+  const Waker waker;
+  wire::Context context;
+  BATON_ASSIGN_OR_RETURN(RouterLinks links,
+                         RouterLinks::connect(context, {.addresses = config.workers.routers,
+                                                        .heartbeat = config.workers.heartbeat}));
+  Environment env{config,  *entry, incarnation, clock, random,
+                  *engine, blocks, registry,    waker, links};
+  WorkerLoop loop({.incarnation = incarnation,
+                   .heartbeat = config.workers.heartbeat,
+                   .drain_limit = config.workers.drain,
+                   .stop_fd = stop_fd},
+                  clock, *engine, blocks, links, registry, waker);
+  ProbeLimits limits;
+  limits.loop_stuck = config::scaled(config, limits.loop_stuck);
+  limits.step_stuck = config::scaled(config, limits.step_stuck);
+  BATON_ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> probes,
+                         serve_probes(entry->http, loop.health(), clock, registry, limits));
+  BATON_ASSIGN_OR_RETURN(const MadeRole made, factory(env));
+  links.set_info(worker_info(env, role, made.transfer_address, probes->url()));
+  log_info("ready", {{"model", config.model.name},
+                     {"isa", std::string(device::isa_name(options.isa))},
+                     {"ranks", engine->ranks()},
+                     {"threads_per_rank", options.team.cpus[0].size()},
+                     {"blocks", blocks.total()},
+                     {"block_tokens", blocks.block_tokens()},
+                     {"numerics", engine->numerics_id()},
+                     {"http", probes->url()}});
+  loop.run(*made.role);
+  return Status();
+}
+
+}  // namespace
+
+int run_worker_program(config::Role role, int argc, char** argv, const RoleFactory& factory) {
+  const bool prefill = role == config::Role::kPrefill;
+  const config::Startup startup = config::start_program(
+      {.program = prefill ? "baton-prefill" : "baton-decode",
+       .purpose = prefill ? "Prefills prompts and hands their KV cache to decode workers."
+                          : "Receives KV caches and decodes them in one continuous batch.",
+       .role = role,
+       .instruction_sets = instruction_sets()},
+      argc, argv, std::cout, std::cerr);
+  if (startup.exit_status) {
+    return *startup.exit_status;
+  }
+  init_log(startup.log);
+  const int stop_fd = block_stop_signals();
+  const Status status = run(startup, role, stop_fd, factory);
+  close(stop_fd);
+  if (!status.ok()) {
+    log_error(status.message());
+    return config::kExitCannotStart;
+  }
+  log_info("stopped");
+  return config::kExitStopped;
+}
+
+}  // namespace baton::worker

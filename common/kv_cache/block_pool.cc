@@ -8,6 +8,11 @@
 #include "common/prefix_hash/prefix_hash.h"
 
 namespace baton::kv_cache {
+
+U128 cache_root(const U128& model_hash, std::string_view numerics, int segments) {
+  return prefix_hash::root_hash(model_hash, numerics, segments, {});
+}
+
 namespace {
 
 // Events that nobody takes must not grow without bound; they are hints.

@@ -52,6 +52,9 @@ class BlockLease {
   std::vector<BlockId> ids_;
 };
 
+// The root of a worker's cache: what KV depends on besides the tokens (prefix_hash::root_hash).
+U128 cache_root(const U128& model_hash, std::string_view numerics, int segments);
+
 struct BlockCounts {
   int free = 0, active = 0, cached = 0, reserved = 0, quarantined = 0;
 };
@@ -62,7 +65,7 @@ class BlockPool {
     int blocks = 0;
     int block_tokens = 32;
     bool prefix_cache = true;
-    U128 root;  // prefix_hash::root_hash without a tenant; salts given below are applied to it
+    U128 root;  // cache_root(); salts given below are applied to it
   };
   explicit BlockPool(const Options& options);
   // Every lease must be gone.

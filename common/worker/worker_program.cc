@@ -11,7 +11,6 @@
 #include "common/config/effective.h"
 #include "common/config/program_options.h"
 #include "common/device/isa.h"
-#include "common/prefix_hash/prefix_hash.h"
 #include "common/worker/probes.h"
 
 namespace baton::worker {

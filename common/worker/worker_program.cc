@@ -111,12 +111,11 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
   BATON_ASSIGN_OR_RETURN(const engine::EngineOptions options, engine_options(config, *entry, role));
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
                          engine::Engine::create(options));
-  kv_cache::BlockPool blocks(
-      {.blocks = engine->pool(0).blocks(),
-       .block_tokens = options.block_tokens,
-       .prefix_cache = entry->prefix_cache,
-       .root = prefix_hash::root_hash(engine->model_hash(), engine->numerics_id(), options.segments,
-                                      "")});
+  kv_cache::BlockPool blocks({.blocks = engine->pool(0).blocks(),
+                              .block_tokens = options.block_tokens,
+                              .prefix_cache = entry->prefix_cache,
+                              .root = kv_cache::cache_root(
+                                  engine->model_hash(), engine->numerics_id(), options.segments)});
   metrics::Registry registry(
       {.program = role == config::Role::kPrefill ? metrics::kByPrefill : metrics::kByDecode,
        .model_name = config.model.name,

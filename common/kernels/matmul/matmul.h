@@ -14,30 +14,22 @@
 
 #include "common/base/status.h"
 #include "common/device/isa.h"
+#include "common/kernels/matmul/packed_formats.h"
 
 namespace baton::kernels {
 
-// How a packed matrix stores its weights. A panel is 16 output rows of W (16 columns of y); inside
-// a panel blocks of 32 along K are contiguous. matmul/packed_formats.h documents the bytes.
-enum class WeightFormat : uint8_t {
-  kBf16Panels,  // prefill: bf16 pairs, also the AMX tile layout
-  kQ4,          // 4-bit codes, f16 scale (and f16 offset) per 32: Q4_0, Q4_1
-  kQ8,          // 8-bit codes, f16 scale per 32: Q8_0
-  kK4,          // 4-bit codes with f32 scale and offset made of the superblock: Q4_K
-  kK5,          // 5-bit: Q5_K
-  kK6,          // 6-bit, a scale per 16: Q6_K
-};
 std::string_view weight_format_name(WeightFormat format);
 
 // Block formats of a model file that can be packed, as rows of blocks (docs of GGUF).
 enum class SourceType : uint8_t { kF32, kF16, kBf16, kQ4_0, kQ4_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
 
-inline constexpr int kPanelRows = 16;  // output rows per panel
-inline constexpr int kBlockK = 32;     // reduction block
+inline constexpr int kPanelRows = kLanes;  // output rows of W per panel
+inline constexpr int kBlockK = 32;         // reduction block
 
 // Owns packed weights of an [n, k] matrix; n is padded to panels and k to blocks with zeros.
-// Immutable after packing, shared by threads without locks. Memory is 64-byte aligned and asks for
-// huge pages.
+// Immutable after packing, shared by threads without locks. Memory is page-aligned, asks for huge
+// pages and is touched first by whoever packs. Sizes are checked by the caller: n * k weights must
+// be something that the machine can hold; failure to allocate aborts.
 class PackedMatrix {
  public:
   PackedMatrix() = default;
@@ -56,6 +48,7 @@ class PackedMatrix {
 
  private:
   struct Free {
+    size_t mapped_bytes;
     void operator()(std::byte* p) const;
   };
   WeightFormat format_ = WeightFormat::kBf16Panels;
@@ -64,19 +57,25 @@ class PackedMatrix {
   std::unique_ptr<std::byte[], Free> data_;
 };
 
-// The format that a decode pool keeps for a source type (kBf16Panels for F32, F16 and BF16).
-WeightFormat decode_format(SourceType type);
+// The format that a decode pool keeps for the columns from `k_begin` on of a source type:
+// kBf16Panels for F32, F16 and BF16, and for every type where k_begin cuts a block of 32, because a
+// packed block has one scale.
+WeightFormat decode_format(SourceType type, int k_begin = 0);
+
+// Elements of a row must be a multiple of this (the superblock; 1 for unquantised types).
+int source_block_elements(SourceType type);
+size_t source_row_bytes(SourceType type, int elements);
 
 // Packs rows of a source matrix: destination row `first_row + i` takes the elements
 // [k_begin, k_begin + matrix.k()) of `rows[i]`, a row of the source type with `row_elements`
 // elements. k_begin may lie inside a superblock. Thread-safe for rows of different panels. The
-// matrix's format must be kBf16Panels or decode_format(type).
+// matrix's format must be kBf16Panels or decode_format(type, k_begin). No alignment is asked of the
+// rows.
 void pack_rows(PackedMatrix& matrix, int first_row, SourceType type,
                std::span<const std::byte* const> rows, int row_elements, int k_begin);
 
 // Exact f32 values of a row of `elements` elements (before the rounding to bf16).
 void dequantize_row(SourceType type, const std::byte* row, int elements, float* out);
-size_t source_row_bytes(SourceType type, int elements);
 
 struct MatmulParams {
   const PackedMatrix* weights = nullptr;
@@ -87,7 +86,8 @@ struct MatmulParams {
   int y_stride = 0;             // elements, >= 16 * panels() (the padding columns are written)
 };
 
-// Computes y for panels [panel_begin, panel_end). `scratch` is matmul_scratch_bytes(...) bytes of
+// Computes y for panels [panel_begin, panel_end). The calling thread has denormals flushed
+// (device::FlushDenormals). `scratch` is matmul_scratch_bytes(...) bytes of
 // the calling thread, 64-byte aligned.
 void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int panel_end,
             std::byte* scratch);

@@ -1,0 +1,77 @@
+#pragma once
+
+// What an instruction-set level gives to the product; matmul.cc puts the loops around it. The
+// sources of a level are compiled with its flags and include nothing that has inline functions of
+// the standard library: the linker keeps one copy of those, and it must not be the one with
+// AVX-512 in it.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/kernels/matmul/packed_formats.h"
+
+namespace baton::kernels {
+
+// Activations are widened to f32 once per call and laid out so that the rows of a chunk of K have
+// constant distances: [chunks][rows][kWideRow] floats, of which the first 32 * blocks count. The
+// padding keeps rows of a power-of-two length from meeting in one cache set.
+inline constexpr int kChunkBlocks = 8;
+inline constexpr int kChunkK = 32 * kChunkBlocks;
+inline constexpr int kWideRow = kChunkK + 16;
+
+struct MultiplyArgs {
+  const uint32_t* weights[2] = {nullptr, nullptr};  // bf16 blocks of one or two panels
+  int blocks = 0;                                   // <= kChunkBlocks
+  const float* x = nullptr;                         // [rows, kWideRow]
+  int rows = 0;
+  float* y = nullptr;  // [rows, y_stride]; 16 or 32 columns are added to
+  int y_stride = 0;
+};
+
+struct FewRowsArgs {
+  const std::byte* panel = nullptr;  // packed blocks
+  int blocks = 0;                    // all of K
+  const float* x = nullptr;          // [chunks, rows, kWideRow]
+  int rows = 0;                      // <= max_few_rows
+  float* y = nullptr;                // [rows, y_stride]; 16 columns are written
+  int y_stride = 0;
+};
+
+struct LevelKernels {
+  // f32 of `count` (a multiple of 32) bf16 values.
+  void (*widen)(const uint16_t* x, int count, float* out);
+  // Packed blocks to bf16 blocks. Not for kBf16Panels.
+  void (*expand)(WeightFormat format, const std::byte* packed, int blocks, uint32_t* out);
+  void (*multiply)(const MultiplyArgs& args);
+  // Expands in registers; pays as long as a weight is used by few rows. Null where max_few_rows is
+  // 0.
+  void (*few_rows)(WeightFormat format, const FewRowsArgs& args);
+  int max_few_rows;
+};
+
+LevelKernels scalar_matmul_kernels();
+LevelKernels avx2_matmul_kernels();
+LevelKernels avx512_matmul_kernels();
+
+// y of one or two panels for all rows with tiles; `weights` are bf16 blocks. Adds to y where
+// `accumulate`, else writes.
+struct TileArgs {
+  const uint32_t* weights[2] = {nullptr, nullptr};
+  int blocks = 0;
+  const uint16_t* x = nullptr;  // [rows, x_stride] bf16, at the first element of these blocks
+  int x_stride = 0;
+  int rows = 0;
+  float* y = nullptr;
+  int y_stride = 0;
+  bool accumulate = false;
+};
+// The rows of the tile configuration that is in force on this thread; zeros before the first call.
+struct TileRows {
+  int rows0 = 0;
+  int rows1 = 0;
+};
+void amx_multiply(const TileArgs& args, TileRows& configured);
+// Ends the use of tiles, which else cost every context switch 8 KiB.
+void amx_release();
+
+}  // namespace baton::kernels

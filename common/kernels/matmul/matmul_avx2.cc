@@ -1,0 +1,234 @@
+// AVX2 with FMA and F16C. Lanes are 8 columns, so a panel is two halves that are worked on one
+// after the other: a tile of up to 6 rows holds 12 of the 16 registers in accumulators. Packed
+// weights are always expanded to bf16 first.
+
+#include <immintrin.h>
+
+#include "common/kernels/matmul/level_kernels.h"
+
+namespace baton::kernels {
+namespace {
+
+#define BATON_INLINE __attribute__((always_inline)) inline
+
+using F32 = __m256;
+using I32 = __m256i;
+
+constexpr int kTileRows = 6;
+constexpr int kHalf = 8;
+
+BATON_INLINE I32 load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+BATON_INLINE F32 load_half(const uint8_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+BATON_INLINE F32 load_u8(const uint8_t* p) {
+  return _mm256_cvtepi32_ps(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+
+BATON_INLINE F32 load_i8(const uint8_t* p) {
+  return _mm256_cvtepi32_ps(
+      _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+
+// As in matmul_avx512.cc: the FMA rounds at bit 7 of the fraction, the second is exact.
+BATON_INLINE F32 round_to_bf16(F32 w) {
+  const F32 power =
+      _mm256_and_ps(w, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(0xFF800000))));
+  const F32 shifted = _mm256_fmadd_ps(power, _mm256_set1_ps(98304.0f), w);
+  return _mm256_fnmadd_ps(power, _mm256_set1_ps(98304.0f), shifted);
+}
+
+BATON_INLINE void store_pair(uint32_t* out, F32 even, F32 odd) {
+  const I32 low = _mm256_srli_epi32(_mm256_castps_si256(round_to_bf16(even)), 16);
+  const I32 high = _mm256_castps_si256(round_to_bf16(odd));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_or_si256(low, high));
+}
+
+// The two scale vectors of a half panel and the codes of element k of its 8 columns.
+struct Affine {
+  F32 scale;
+  F32 offset;
+};
+
+BATON_INLINE I32 nibble(const uint8_t* nibbles, int column, int k) {
+  const I32 w = load(nibbles + 64 * (k / 8) + 4 * column);
+  return _mm256_and_si256(_mm256_srli_epi32(w, 4 * (k % 8)), _mm256_set1_epi32(15));
+}
+
+BATON_INLINE Affine affine(Q4Block, const uint8_t* b, int column, int) {
+  return {load_half(b + Q4Block::kScale + 2 * column),
+          load_half(b + Q4Block::kOffset + 2 * column)};
+}
+BATON_INLINE F32 code(Q4Block, const uint8_t* b, int column, int k) {
+  return _mm256_cvtepi32_ps(nibble(b + Q4Block::kNibbles, column, k));
+}
+
+BATON_INLINE Affine affine(Q4SymmetricBlock, const uint8_t* b, int column, int) {
+  const F32 scale = load_half(b + Q4SymmetricBlock::kScale + 2 * column);
+  return {scale, _mm256_mul_ps(scale, _mm256_set1_ps(-8.0f))};
+}
+BATON_INLINE F32 code(Q4SymmetricBlock, const uint8_t* b, int column, int k) {
+  return _mm256_cvtepi32_ps(nibble(b + Q4SymmetricBlock::kNibbles, column, k));
+}
+
+BATON_INLINE Affine affine(Q8Block, const uint8_t* b, int column, int) {
+  return {load_half(b + Q8Block::kScale + 2 * column), _mm256_setzero_ps()};
+}
+BATON_INLINE F32 code(Q8Block, const uint8_t* b, int column, int k) {
+  return load_i8(b + Q8Block::kCodes + kLanes * k + column);
+}
+
+template <typename Block>
+BATON_INLINE Affine superblock_affine(const uint8_t* b, int column) {
+  const F32 minus_sub = _mm256_sub_ps(_mm256_setzero_ps(), load_u8(b + Block::kSubOffset + column));
+  return {_mm256_mul_ps(load_half(b + Block::kScale + 2 * column),
+                        load_u8(b + Block::kSubScale + column)),
+          _mm256_mul_ps(load_half(b + Block::kOffset + 2 * column), minus_sub)};
+}
+
+BATON_INLINE Affine affine(K4Block, const uint8_t* b, int column, int) {
+  return superblock_affine<K4Block>(b, column);
+}
+BATON_INLINE F32 code(K4Block, const uint8_t* b, int column, int k) {
+  return _mm256_cvtepi32_ps(nibble(b + K4Block::kNibbles, column, k));
+}
+
+BATON_INLINE Affine affine(K5Block, const uint8_t* b, int column, int) {
+  return superblock_affine<K5Block>(b, column);
+}
+BATON_INLINE F32 code(K5Block, const uint8_t* b, int column, int k) {
+  const I32 bits = _mm256_srli_epi32(load(b + K5Block::kHigh + 4 * column), k);
+  const I32 high = _mm256_slli_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(1)), 4);
+  return _mm256_cvtepi32_ps(_mm256_or_si256(nibble(b + K5Block::kNibbles, column, k), high));
+}
+
+BATON_INLINE Affine affine(K6Block, const uint8_t* b, int column, int k) {
+  const F32 scale = _mm256_mul_ps(load_half(b + K6Block::kScale + 2 * column),
+                                  load_i8(b + K6Block::kSubScale + kLanes * (k / 16) + column));
+  return {scale, _mm256_mul_ps(scale, _mm256_set1_ps(-32.0f))};
+}
+BATON_INLINE F32 code(K6Block, const uint8_t* b, int column, int k) {
+  const I32 bits =
+      _mm256_srli_epi32(load(b + K6Block::kHigh + 64 * (k / 16) + 4 * column), 2 * (k % 16));
+  const I32 high = _mm256_slli_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(3)), 4);
+  return _mm256_cvtepi32_ps(_mm256_or_si256(nibble(b + K6Block::kNibbles, column, k), high));
+}
+
+template <typename Block>
+void expand_blocks(const std::byte* packed, int blocks, uint32_t* out) {
+  const auto* b = reinterpret_cast<const uint8_t*>(packed);
+  for (int i = 0; i < blocks; ++i, b += Block::kBytes, out += kPairDwords) {
+    for (int column = 0; column < kLanes; column += kHalf) {
+      for (int half = 0; half < 2; ++half) {  // of K: Q6_K changes its scale in the middle
+        const Affine a = affine(Block{}, b, column, 16 * half);
+        for (int p = 8 * half; p < 8 * half + 8; ++p) {
+          store_pair(out + p * kLanes + column,
+                     _mm256_fmadd_ps(a.scale, code(Block{}, b, column, 2 * p), a.offset),
+                     _mm256_fmadd_ps(a.scale, code(Block{}, b, column, 2 * p + 1), a.offset));
+        }
+      }
+    }
+  }
+}
+
+void expand(WeightFormat format, const std::byte* packed, int blocks, uint32_t* out) {
+  switch (format) {
+    case WeightFormat::kQ4:
+      return expand_blocks<Q4Block>(packed, blocks, out);
+    case WeightFormat::kQ4Symmetric:
+      return expand_blocks<Q4SymmetricBlock>(packed, blocks, out);
+    case WeightFormat::kQ8:
+      return expand_blocks<Q8Block>(packed, blocks, out);
+    case WeightFormat::kK4:
+      return expand_blocks<K4Block>(packed, blocks, out);
+    case WeightFormat::kK5:
+      return expand_blocks<K5Block>(packed, blocks, out);
+    case WeightFormat::kK6:
+      return expand_blocks<K6Block>(packed, blocks, out);
+    case WeightFormat::kBf16Panels:
+      return;
+  }
+}
+
+// kRows rows by 8 columns over all blocks of the chunk.
+template <int kRows>
+void tile(const MultiplyArgs& args, const uint32_t* weights, const float* x, float* y) {
+  const I32 high_half = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
+  for (int block = 0; block < args.blocks; ++block, x += 32, weights += kPairDwords) {
+    F32 even[kRows];
+    F32 odd[kRows];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      even[r] = _mm256_setzero_ps();
+      odd[r] = _mm256_setzero_ps();
+    }
+#pragma GCC unroll 2
+    for (int p = 0; p < kPairs; ++p) {
+      const I32 pair = load(weights + p * kLanes);
+      const F32 even_w = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
+      const F32 odd_w = _mm256_castsi256_ps(_mm256_and_si256(pair, high_half));
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        even[r] = _mm256_fmadd_ps(_mm256_set1_ps(x[r * kWideRow + 2 * p]), even_w, even[r]);
+        odd[r] = _mm256_fmadd_ps(_mm256_set1_ps(x[r * kWideRow + 2 * p + 1]), odd_w, odd[r]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      float* out = y + static_cast<ptrdiff_t>(r) * args.y_stride;
+      const F32 sum = _mm256_add_ps(even[r], odd[r]);
+      _mm256_storeu_ps(out, _mm256_add_ps(_mm256_loadu_ps(out), sum));
+    }
+  }
+}
+
+void tile_of_rows(int rows, const MultiplyArgs& args, const uint32_t* weights, const float* x,
+                  float* y) {
+  switch (rows) {
+    case 1:
+      return tile<1>(args, weights, x, y);
+    case 2:
+      return tile<2>(args, weights, x, y);
+    case 3:
+      return tile<3>(args, weights, x, y);
+    case 4:
+      return tile<4>(args, weights, x, y);
+    case 5:
+      return tile<5>(args, weights, x, y);
+    case 6:
+      return tile<6>(args, weights, x, y);
+  }
+}
+
+void multiply(const MultiplyArgs& args) {
+  int tiles = (args.rows + kTileRows - 1) / kTileRows;
+  for (int row = 0; row < args.rows; --tiles) {
+    const int rows = (args.rows - row + tiles - 1) / tiles;
+    const float* x = args.x + row * kWideRow;
+    float* y = args.y + static_cast<ptrdiff_t>(row) * args.y_stride;
+    for (int n = 0; n < 2 && args.weights[n] != nullptr; ++n) {
+      tile_of_rows(rows, args, args.weights[n], x, y + n * kLanes);
+      tile_of_rows(rows, args, args.weights[n] + kHalf, x, y + n * kLanes + kHalf);
+    }
+    row += rows;
+  }
+}
+
+void widen(const uint16_t* x, int count, float* out) {
+  for (int i = 0; i < count; i += kHalf) {
+    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
+    const I32 wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), wide);
+  }
+}
+
+#undef BATON_INLINE
+
+}  // namespace
+
+LevelKernels avx2_matmul_kernels() { return {widen, expand, multiply, nullptr, 0}; }
+
+}  // namespace baton::kernels

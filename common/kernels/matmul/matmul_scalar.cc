@@ -1,0 +1,148 @@
+// The reference: what docs/numerics.md says, one operation after the other.
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "common/kernels/matmul/level_kernels.h"
+#include "common/kernels/matmul/matmul.h"
+#include "common/kernels/matmul/source_blocks.h"
+
+namespace baton::kernels {
+namespace {
+
+template <typename T>
+T load(const std::byte* block, size_t offset, size_t index) {
+  T value;
+  std::memcpy(&value, block + offset + sizeof(T) * index, sizeof(T));
+  return value;
+}
+
+float load_half(const std::byte* block, size_t offset, size_t column) {
+  return float_from_half(load<uint16_t>(block, offset, column));
+}
+
+float nibble(const std::byte* block, size_t offset, size_t column, size_t k) {
+  const auto word = load<uint32_t>(block, offset + 64 * (k / 8), column);
+  return static_cast<float>((word >> (4 * (k % 8))) & 15);
+}
+
+float q4_weight(const std::byte* b, size_t column, size_t k) {
+  return std::fma(load_half(b, Q4Block::kScale, column), nibble(b, Q4Block::kNibbles, column, k),
+                  load_half(b, Q4Block::kOffset, column));
+}
+
+float q4_symmetric_weight(const std::byte* b, size_t column, size_t k) {
+  return load_half(b, Q4SymmetricBlock::kScale, column) *
+         (nibble(b, Q4SymmetricBlock::kNibbles, column, k) - 8.0f);
+}
+
+float q8_weight(const std::byte* b, size_t column, size_t k) {
+  return load_half(b, Q8Block::kScale, column) *
+         static_cast<float>(load<int8_t>(b, Q8Block::kCodes, kLanes * k + column));
+}
+
+template <typename Block>
+float scaled_with_offset(const std::byte* b, size_t column, float code) {
+  const float scale =
+      load_half(b, Block::kScale, column) * load<uint8_t>(b, Block::kSubScale, column);
+  const float offset =
+      load_half(b, Block::kOffset, column) * load<uint8_t>(b, Block::kSubOffset, column);
+  return std::fma(scale, code, -offset);
+}
+
+float k4_weight(const std::byte* b, size_t column, size_t k) {
+  return scaled_with_offset<K4Block>(b, column, nibble(b, K4Block::kNibbles, column, k));
+}
+
+float k5_weight(const std::byte* b, size_t column, size_t k) {
+  const uint32_t high = (load<uint32_t>(b, K5Block::kHigh, column) >> k) & 1;
+  return scaled_with_offset<K5Block>(
+      b, column, nibble(b, K5Block::kNibbles, column, k) + static_cast<float>(16 * high));
+}
+
+float k6_weight(const std::byte* b, size_t column, size_t k) {
+  const size_t half = k / 16;
+  const uint32_t high =
+      (load<uint32_t>(b, K6Block::kHigh + 64 * half, column) >> (2 * (k % 16))) & 3;
+  const float scale = load_half(b, K6Block::kScale, column) *
+                      load<int8_t>(b, K6Block::kSubScale + 16 * half, column);
+  return scale * (nibble(b, K6Block::kNibbles, column, k) + static_cast<float>(16 * high) - 32.0f);
+}
+
+using WeightOf = float (*)(const std::byte* block, size_t column, size_t k);
+
+template <typename Block>
+void expand_with(WeightOf weight, const std::byte* packed, int blocks, uint32_t* out) {
+  for (int b = 0; b < blocks; ++b, packed += Block::kBytes) {
+    for (size_t p = 0; p < kPairs; ++p) {
+      for (size_t c = 0; c < kLanes; ++c) {
+        const uint32_t even = bf16_bits_from_float(weight(packed, c, 2 * p));
+        const uint32_t odd = bf16_bits_from_float(weight(packed, c, 2 * p + 1));
+        *out++ = even | (odd << 16);
+      }
+    }
+  }
+}
+
+void expand(WeightFormat format, const std::byte* packed, int blocks, uint32_t* out) {
+  switch (format) {
+    case WeightFormat::kQ4:
+      expand_with<Q4Block>(q4_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kQ4Symmetric:
+      expand_with<Q4SymmetricBlock>(q4_symmetric_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kQ8:
+      expand_with<Q8Block>(q8_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kK4:
+      expand_with<K4Block>(k4_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kK5:
+      expand_with<K5Block>(k5_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kK6:
+      expand_with<K6Block>(k6_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kBf16Panels:
+      break;
+  }
+}
+
+void widen(const uint16_t* x, int count, float* out) {
+  for (int i = 0; i < count; ++i) {
+    out[i] = std::bit_cast<float>(uint32_t{x[i]} << 16);
+  }
+}
+
+float dot_block(const uint32_t* weights, int column, const float* x) {
+  float even = 0;
+  float odd = 0;
+  for (int p = 0; p < kPairs; ++p) {
+    const uint32_t pair = weights[p * kLanes + column];
+    even = std::fma(x[2 * p], std::bit_cast<float>(pair << 16), even);
+    odd = std::fma(x[2 * p + 1], std::bit_cast<float>(pair & 0xFFFF0000u), odd);
+  }
+  return even + odd;
+}
+
+void multiply(const MultiplyArgs& args) {
+  for (int panel = 0; panel < 2 && args.weights[panel] != nullptr; ++panel) {
+    for (int row = 0; row < args.rows; ++row) {
+      const float* x = args.x + static_cast<size_t>(row) * kWideRow;
+      float* y = args.y + static_cast<ptrdiff_t>(row) * args.y_stride + panel * kLanes;
+      for (int block = 0; block < args.blocks; ++block) {
+        for (int column = 0; column < kLanes; ++column) {
+          y[column] += dot_block(args.weights[panel] + block * kPairDwords, column, x + block * 32);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+LevelKernels scalar_matmul_kernels() { return {widen, expand, multiply, nullptr, 0}; }
+
+}  // namespace baton::kernels

@@ -1,0 +1,233 @@
+#include "common/kernels/matmul/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "common/device/compute_team.h"
+#include "common/device/cpu_info.h"
+#include "common/kernels/matmul/source_blocks.h"
+#include "common/kernels/matmul/test_matrices.h"
+
+namespace baton::kernels {
+namespace {
+
+using device::Isa;
+
+// Written from docs/numerics.md, from dequantised rows, without the packed bytes.
+std::vector<float> canonical_product(const TestMatrix& w, const std::vector<uint16_t>& x,
+                                     int x_stride, int rows, int k_begin, int k) {
+  const device::FlushDenormals flush;
+  std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(w.n));
+  std::vector<float> row_weights(static_cast<size_t>(w.k));
+  const int padded = (k + 31) / 32 * 32;
+  std::vector<float> b(static_cast<size_t>(padded));
+  for (int n = 0; n < w.n; ++n) {
+    dequantize_row(w.type, w.row(n), w.k, row_weights.data());
+    std::fill(b.begin(), b.end(), 0.0f);
+    for (int i = 0; i < k; ++i) {
+      const uint32_t bits = bf16_bits_from_float(row_weights[static_cast<size_t>(k_begin + i)]);
+      b[static_cast<size_t>(i)] = std::bit_cast<float>(bits << 16);
+    }
+    for (int r = 0; r < rows; ++r) {
+      const uint16_t* a = x.data() + static_cast<size_t>(r) * static_cast<size_t>(x_stride);
+      float c = 0;
+      for (int block = 0; block < padded; block += 32) {
+        float even = 0;
+        float odd = 0;
+        for (int p = 0; p < 16; ++p) {
+          const size_t i = static_cast<size_t>(block + 2 * p);
+          even = std::fma(std::bit_cast<float>(uint32_t{a[i]} << 16), b[i], even);
+          odd = std::fma(std::bit_cast<float>(uint32_t{a[i + 1]} << 16), b[i + 1], odd);
+        }
+        c = c + (even + odd);
+      }
+      y[static_cast<size_t>(r) * static_cast<size_t>(w.n) + static_cast<size_t>(n)] = c;
+    }
+  }
+  return y;
+}
+
+PackedMatrix pack(const TestMatrix& w, WeightFormat format, int k_begin, int k) {
+  PackedMatrix packed(format, w.n, k);
+  // In two calls, so that first_row is more than a formality.
+  const std::vector<const std::byte*> rows = w.rows();
+  const size_t cut = rows.size() / 2;
+  pack_rows(packed, 0, w.type, std::span(rows).first(cut), w.k, k_begin);
+  pack_rows(packed, static_cast<int>(cut), w.type, std::span(rows).subspan(cut), w.k, k_begin);
+  return packed;
+}
+
+// All panels, in two items, with poisoned scratch and output.
+std::vector<float> run_product(Isa isa, const PackedMatrix& w, const std::vector<uint16_t>& x,
+                               int x_stride, int rows) {
+  const device::FlushDenormals flush;
+  const int y_stride = w.panels() * kPanelRows + 5;
+  std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(y_stride), NAN);
+  const size_t bytes = matmul_scratch_bytes(isa, w.format(), rows, w.padded_k());
+  std::vector<std::byte> scratch(bytes + 64, std::byte{0xFF});
+  auto* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+  const MatmulParams params{&w, x.data(), x_stride, rows, y.data(), y_stride};
+  const int cut = w.panels() / 3;
+  if (cut > 0) {
+    matmul(isa, params, 0, cut, aligned);
+  }
+  matmul(isa, params, cut, w.panels(), aligned);
+  std::vector<float> out;
+  for (int r = 0; r < rows; ++r) {
+    const float* row = y.data() + static_cast<ptrdiff_t>(r) * y_stride;
+    out.insert(out.end(), row, row + w.n());
+    EXPECT_TRUE(std::isnan(row[y_stride - 1])) << "wrote beyond the padding columns";
+  }
+  return out;
+}
+
+::testing::AssertionResult same_bits(const std::vector<float>& got,
+                                     const std::vector<float>& want) {
+  if (got.size() != want.size()) {
+    return ::testing::AssertionFailure() << got.size() << " values instead of " << want.size();
+  }
+  for (size_t i = 0; i < got.size(); ++i) {
+    // The sign of zero and what a NaN carries are outside the promise.
+    const bool alike =
+        (got[i] == 0 && want[i] == 0) || (std::isnan(got[i]) && std::isnan(want[i]));
+    if (!alike && std::bit_cast<uint32_t>(got[i]) != std::bit_cast<uint32_t>(want[i])) {
+      return ::testing::AssertionFailure()
+             << "value " << i << " is " << got[i] << " instead of " << want[i];
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+struct Shape {
+  int n, k;
+};
+
+class MatmulTest : public testing::TestWithParam<SourceType> {};
+
+std::string type_name(const testing::TestParamInfo<SourceType>& info) {
+  return source_type_name(info.param);
+}
+INSTANTIATE_TEST_SUITE_P(Types, MatmulTest, testing::ValuesIn(kAllSourceTypes), type_name);
+
+// Compares every available level in both formats of the type with the loop above.
+void expect_all_levels_equal(const TestMatrix& w, const std::vector<uint16_t>& x, int x_stride,
+                             int rows, int k_begin, int k) {
+  const std::vector<float> want = canonical_product(w, x, x_stride, rows, k_begin, k);
+  for (const WeightFormat format : {WeightFormat::kBf16Panels, decode_format(w.type, k_begin)}) {
+    const PackedMatrix packed = pack(w, format, k_begin, k);
+    for (const Isa isa : device::available_isas()) {
+      SCOPED_TRACE(std::string(device::isa_name(isa)) + " " +
+                   std::string(weight_format_name(format)) + " rows " + std::to_string(rows) +
+                   " n " + std::to_string(w.n) + " k " + std::to_string(k));
+      ASSERT_TRUE(same_bits(run_product(isa, packed, x, x_stride, rows), want));
+    }
+  }
+}
+
+TEST_P(MatmulTest, EveryLevelGivesTheBitsOfTheCanonicalLoop) {
+  TestRandom random(17 + static_cast<uint64_t>(GetParam()));
+  const int unit = source_block_elements(GetParam());
+  // Rows cover the register path, tiles of every height, a second slice of rows; shapes one panel,
+  // an odd number of panels, padding columns, less and more than a chunk of K.
+  const std::vector<int> row_counts = {1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 17, 31, 33, 47, 64, 70};
+  for (size_t i = 0; i < row_counts.size(); ++i) {
+    const int rows = row_counts[i];
+    int k = (1 + random.below(10)) * 32;
+    if (unit == 1 && i % 2 == 0) {
+      k -= 1 + random.below(31);
+    } else if (unit > 1) {
+      k = (k + unit - 1) / unit * unit;
+    }
+    const int n = 1 + random.below(60);
+    const TestMatrix w = random_matrix(random, GetParam(), n, k);
+    const int stride = (k + 31) / 32 * 32 + 32 * random.below(2);
+    expect_all_levels_equal(w, random_activations(random, rows, k, stride), stride, rows, 0, k);
+  }
+}
+
+TEST_P(MatmulTest, PartsOfARowBeginInsideASuperblock) {
+  TestRandom random(3);
+  const TestMatrix w = random_matrix(random, GetParam(), 20, 768);
+  // 96 cuts a superblock of 256 but no block of 32; 72 cuts both.
+  for (const int k_begin : {96, 72, 480}) {
+    for (const int k : {64, 100, 288}) {
+      expect_all_levels_equal(w, random_activations(random, 3, k, 320), 320, 3, k_begin, k);
+    }
+  }
+}
+
+TEST_P(MatmulTest, ManyRowsAreDoneInSlicesWithoutATrace) {
+  TestRandom random(5);
+  const TestMatrix w = random_matrix(random, GetParam(), 16, 512);
+  const int rows = 200;
+  const std::vector<uint16_t> x = random_activations(random, rows, 512, 512);
+  const std::vector<float> want = canonical_product(w, x, 512, rows, 0, 512);
+  const Isa isa = device::available_isas().back();
+  for (const WeightFormat format : {WeightFormat::kBf16Panels, decode_format(w.type)}) {
+    EXPECT_TRUE(same_bits(run_product(isa, pack(w, format, 0, 512), x, 512, rows), want));
+  }
+}
+
+TEST(MatmulLevelsTest, DenormalsAndExtremeExponentsGiveTheSameBits) {
+  TestRandom random(23);
+  for (const SourceType type : {SourceType::kBf16, SourceType::kF32}) {
+    for (int round = 0; round < 20; ++round) {
+      TestMatrix w = random_matrix(random, type, 19, 96);
+      fill_with_extreme_values(random, w);
+      std::vector<uint16_t> x = random_activations(random, 5, 96, 96);
+      for (uint16_t& v : x) {
+        v = random_extreme_bf16(random);
+      }
+      expect_all_levels_equal(w, x, 96, 5, 0, 96);
+    }
+  }
+}
+
+// Says what was compared, and fails where a machine with AMX compares less than four levels.
+TEST(MatmulLevelsTest, AllLevelsOfThisMachineAreCompared) {
+  std::string levels;
+  for (const Isa isa : device::available_isas()) {
+    levels += " " + std::string(device::isa_name(isa));
+  }
+  std::printf("matmul levels compared:%s\n", levels.c_str());
+  if (device::cpu_info().amx_bf16) {
+    EXPECT_EQ(device::available_isas().size(), 4u) << device::amx_refusal();
+  }
+}
+
+TEST(MatmulLevelsTest, GrainAndScratchArePositive) {
+  for (const Isa isa : device::available_isas()) {
+    for (const int rows : {1, 16, 500}) {
+      EXPECT_GE(matmul_panel_grain(isa, WeightFormat::kQ4, rows, 576), 1);
+      EXPECT_GT(matmul_scratch_bytes(isa, WeightFormat::kQ4, rows, 576), 0u);
+    }
+  }
+}
+
+using MatmulDeathTest = testing::Test;
+
+TEST(MatmulDeathTest, PackingARowsPartBeyondItsEndDies) {
+  TestRandom random(1);
+  const TestMatrix w = random_matrix(random, SourceType::kQ4_0, 4, 64);
+  const std::vector<const std::byte*> rows = w.rows();
+  PackedMatrix packed(WeightFormat::kBf16Panels, 4, 64);
+  EXPECT_DEATH(pack_rows(packed, 0, w.type, rows, 64, 32), "rows do not fit");
+  EXPECT_DEATH(pack_rows(packed, 1, w.type, rows, 64, 0), "rows do not fit");
+}
+
+TEST(MatmulDeathTest, PackingIntoAnotherTypesFormatDies) {
+  TestRandom random(1);
+  const TestMatrix w = random_matrix(random, SourceType::kQ4_0, 4, 64);
+  const std::vector<const std::byte*> rows = w.rows();
+  PackedMatrix packed(WeightFormat::kQ8, 4, 64);
+  EXPECT_DEATH(pack_rows(packed, 0, w.type, rows, 64, 0), "does not fit the packed format");
+}
+
+}  // namespace
+}  // namespace baton::kernels

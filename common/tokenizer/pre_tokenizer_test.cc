@@ -1,0 +1,83 @@
+#include "common/tokenizer/pre_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+namespace baton::tokenizer {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::string> pieces(PreTokenizer pre, std::string_view text) {
+  std::vector<std::string> found;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = next_piece_end(pre, text, begin);
+    found.emplace_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  return found;
+}
+
+TEST(PreTokenizerTest, KnowsItsNames) {
+  EXPECT_EQ(pre_tokenizer_by_name("gpt-2"), PreTokenizer::kGpt2);
+  EXPECT_EQ(pre_tokenizer_by_name("smollm"), PreTokenizer::kSmolLm);
+  EXPECT_EQ(pre_tokenizer_by_name("llama-bpe"), PreTokenizer::kLlamaBpe);
+  EXPECT_EQ(pre_tokenizer_by_name("qwen2"), PreTokenizer::kQwen2);
+  EXPECT_EQ(pre_tokenizer_by_name("default"), std::nullopt);
+  EXPECT_EQ(pre_tokenizer_by_name(""), std::nullopt);
+  EXPECT_EQ(supported_pre_tokenizers(), "gpt-2, llama-bpe, qwen2, smollm");
+}
+
+TEST(PreTokenizerTest, Gpt2SplitsWordsNumbersAndMarks) {
+  EXPECT_THAT(
+      pieces(PreTokenizer::kGpt2, "I'm 27.5  years\n old's 'S"),
+      ElementsAre("I", "'m", " 27", ".", "5", " ", " years", "\n", " old", "'s", " '", "S"));
+}
+
+TEST(PreTokenizerTest, SmolLmIsolatesDigitsBeforeItLooksAtSpaces) {
+  EXPECT_THAT(pieces(PreTokenizer::kSmolLm, "a  12 b"), ElementsAre("a", "  ", "1", "2", " b"));
+  EXPECT_THAT(pieces(PreTokenizer::kGpt2, "a  12 b"), ElementsAre("a", " ", " 12", " b"));
+}
+
+TEST(PreTokenizerTest, LlamaTakesThreeDigitsAndQwenOne) {
+  EXPECT_THAT(pieces(PreTokenizer::kLlamaBpe, " 12345"), ElementsAre(" ", "123", "45"));
+  EXPECT_THAT(pieces(PreTokenizer::kQwen2, " 123"), ElementsAre(" ", "1", "2", "3"));
+}
+
+TEST(PreTokenizerTest, LlamaKeepsNewlinesWithMarksAndWithSpaces) {
+  EXPECT_THAT(pieces(PreTokenizer::kLlamaBpe, "a;\n\n  b \n\n  \tc(d 'LL"),
+              ElementsAre("a", ";\n\n", " ", " b", " \n\n", "  ", "\tc", "(d", " '", "LL"));
+  EXPECT_THAT(pieces(PreTokenizer::kLlamaBpe, "I'LL'\u017Fx"),
+              ElementsAre("I", "'LL", "'\u017F", "x"));
+}
+
+TEST(PreTokenizerTest, InvalidBytesCountAsMarks) {
+  EXPECT_THAT(pieces(PreTokenizer::kGpt2, "a\xFF\xC3 b"), ElementsAre("a", "\xFF\xC3", " b"));
+  EXPECT_THAT(pieces(PreTokenizer::kLlamaBpe, "\xFF\xFF\xE4\xB8"), ElementsAre("\xFF\xFF\xE4\xB8"));
+}
+
+TEST(PreTokenizerTest, PiecesCoverAnyBytesWithoutGaps) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 2000; ++round) {
+    std::string text(random() % 24, '\0');
+    for (char& c : text) {
+      c = static_cast<char>(random() % 4 == 0 ? random() : " a1\n'!\r"[random() % 7]);
+    }
+    for (const auto pre : {PreTokenizer::kGpt2, PreTokenizer::kSmolLm, PreTokenizer::kLlamaBpe,
+                           PreTokenizer::kQwen2}) {
+      for (size_t begin = 0; begin < text.size();) {
+        const size_t end = next_piece_end(pre, text, begin);
+        ASSERT_GT(end, begin);
+        ASSERT_LE(end, text.size());
+        begin = end;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton::tokenizer

@@ -32,8 +32,8 @@ class Responder {
 
   virtual void send(Response response) = 0;
 
-  // Sends the head at once together with the first write. HTTP/1.1 clients get chunks, HTTP/1.0
-  // clients a body that ends with the connection.
+  // The head leaves together with the first write. HTTP/1.1 clients get chunks, HTTP/1.0 clients a
+  // body that ends with the connection.
   virtual void begin_stream(int status, Headers headers) = 0;
   // One write is one chunk and, while the client keeps up, one send(2). Never blocks. False when
   // the client is gone or has been closed for reading too slowly; the producer should stop.
@@ -67,6 +67,9 @@ struct ServerOptions {
   Duration write_timeout = 30s;  // without a byte taken by the client while some wait
   // How to choose another address, in the words of the caller: "--port or router.listen".
   std::string address_hint;
+  // Adds fields (request id, CORS) to what the server answers by itself. Thread-safe. The
+  // request holds what was understood of it, perhaps nothing.
+  std::function<void(const Request&, Headers&)> decorate;
 };
 
 class Server {

@@ -1,0 +1,298 @@
+#include "common/http/client.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "common/http/address.h"
+#include "common/http/parser.h"
+
+namespace baton::http {
+namespace {
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() {
+    if (fd_ >= 0) {
+      close(fd_);
+    }
+  }
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  void reset() { Fd().swap(*this); }
+
+ private:
+  void swap(Fd& other) { std::swap(fd_, other.fd_); }
+  int fd_ = -1;
+};
+
+struct AddressList {
+  addrinfo* first = nullptr;
+  ~AddressList() {
+    if (first != nullptr) {
+      freeaddrinfo(first);
+    }
+  }
+};
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+struct Client::Impl {
+  ClientOptions options;
+  Fd connection;
+  std::string connected_to;  // "host:port" of `connection`
+  Fd cancel_event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::atomic<bool> cancelled{false};
+  TimePoint deadline;  // of the exchange in progress
+  std::string url;     // of the exchange in progress, for messages
+  std::array<char, 64 * 1024> buffer;
+
+  Status failure(StatusCode code, const std::string& what) const {
+    return {code, url + ": " + what};
+  }
+
+  // Waits for `events` on the connection, but not beyond the deadline or `at_most`.
+  Status wait(int fd, short events, TimePoint at_most) {
+    const TimePoint until = std::min(deadline, at_most);
+    while (true) {
+      if (cancelled.load()) {
+        return failure(StatusCode::kCancelled, "cancelled");
+      }
+      const Duration left = until - TimePoint(std::chrono::steady_clock::now());
+      if (left <= Duration::zero()) {
+        return failure(StatusCode::kDeadlineExceeded, "no answer in time");
+      }
+      const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+      pollfd fds[2] = {{fd, events, 0}, {cancel_event.get(), POLLIN, 0}};
+      const int n = poll(fds, 2, static_cast<int>(std::min<int64_t>(ms, 60'000)));
+      if (n < 0 && errno != EINTR) {
+        return failure(StatusCode::kInternal, "poll: " + error_text(errno));
+      }
+      if (n > 0 && fds[0].revents != 0) {
+        return Status();
+      }
+    }
+  }
+
+  // 0 when connected, else the error number; a Status when waiting itself failed.
+  Result<int> connect_to(const addrinfo& address, Fd& into) {
+    Fd fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd.open()) {
+      return errno;
+    }
+    const int one = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
+      if (errno != EINPROGRESS) {
+        return errno;
+      }
+      const TimePoint at_most = std::chrono::steady_clock::now() + options.connect_timeout;
+      BATON_RETURN_IF_ERROR(wait(fd.get(), POLLOUT, at_most));
+      int error = 0;
+      socklen_t size = sizeof(error);
+      getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      if (error != 0) {
+        return error;
+      }
+    }
+    into = std::move(fd);
+    return 0;
+  }
+
+  Status connect(const HostPort& server) {
+    connection.reset();
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    AddressList found;
+    const std::string port = std::to_string(server.port);
+    const int error = getaddrinfo(server.host.c_str(), port.c_str(), &hints, &found.first);
+    if (error != 0) {
+      return failure(StatusCode::kUnavailable, gai_strerror(error));
+    }
+    int last_error = ECONNREFUSED;
+    for (const addrinfo* a = found.first; a != nullptr; a = a->ai_next) {
+      BATON_ASSIGN_OR_RETURN(last_error, connect_to(*a, connection));
+      if (last_error == 0) {
+        connected_to = to_string(server);
+        return Status();
+      }
+    }
+    return failure(StatusCode::kUnavailable, last_error == ECONNREFUSED
+                                                 ? "connection refused; is the server running?"
+                                                 : "cannot connect: " + error_text(last_error));
+  }
+
+  Status send_all(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n >= 0) {
+        bytes.remove_prefix(static_cast<size_t>(n));
+        continue;
+      }
+      if (errno != EAGAIN && errno != EINTR) {
+        return failure(StatusCode::kUnavailable, "cannot send: " + error_text(errno));
+      }
+      const TimePoint at_most = std::chrono::steady_clock::now() + options.idle_timeout;
+      BATON_RETURN_IF_ERROR(wait(connection.get(), POLLOUT, at_most));
+    }
+    return Status();
+  }
+
+  // Reads until the response is complete. `received` tells whether anything came at all.
+  Status receive(ResponseParser& parser, bool& received) {
+    std::string pending;
+    while (parser.state() == ParseState::kHeader || parser.state() == ParseState::kBody) {
+      const TimePoint at_most = std::chrono::steady_clock::now() + options.idle_timeout;
+      BATON_RETURN_IF_ERROR(wait(connection.get(), POLLIN, at_most));
+      const ssize_t n = recv(connection.get(), buffer.data(), buffer.size(), 0);
+      if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        continue;
+      }
+      if (n < 0) {
+        return failure(StatusCode::kUnavailable, error_text(errno));
+      }
+      if (n == 0) {
+        parser.feed_end();
+        if (parser.state() == ParseState::kFailed) {
+          return failure(StatusCode::kUnavailable, parser.failure().message);
+        }
+        connection.reset();
+        return Status();
+      }
+      received = true;
+      pending.append(buffer.data(), static_cast<size_t>(n));
+      pending.erase(0, parser.feed(pending));
+    }
+    if (parser.stopped()) {
+      return failure(StatusCode::kCancelled, "stopped by the reader");
+    }
+    if (parser.state() == ParseState::kFailed) {
+      return failure(StatusCode::kInternal, "not an HTTP answer: " + parser.failure().message);
+    }
+    return Status();
+  }
+
+  static std::string encode(const ClientRequest& request, const Url& target) {
+    std::string out = request.method + " " + target.target + " HTTP/1.1\r\n";
+    if (!request.headers.contains("Host")) {
+      out += "Host: " + to_string(target.server) + "\r\n";
+    }
+    for (const auto& [name, value] : request.headers) {
+      out += name + ": " + value + "\r\n";
+    }
+    if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+      out += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";
+    }
+    out += "\r\n";
+    out += request.body;
+    return out;
+  }
+
+  Result<Response> exchange(const ClientRequest& request, const ResponseParser::OnHead& on_head,
+                            const ResponseParser::OnBody& on_body) {
+    url = request.url;
+    deadline = std::chrono::steady_clock::now() + options.timeout;
+    BATON_ASSIGN_OR_RETURN(const Url target, parse_url(request.url));
+    const std::string bytes = encode(request, target);
+    bool reused = connection.open() && connected_to == to_string(target.server);
+    while (true) {
+      if (!reused) {
+        BATON_RETURN_IF_ERROR(connect(target.server));
+      }
+      ResponseParser parser(request.method == "HEAD", on_head, on_body);
+      bool received = false;
+      Status status = send_all(bytes);
+      if (status.ok()) {
+        status = receive(parser, received);
+      }
+      // The server may have closed an idle connection at the moment we chose it.
+      if (!status.ok() && reused && !received && status.code() == StatusCode::kUnavailable) {
+        reused = false;
+        continue;
+      }
+      if (!status.ok() || !parser.keep_alive()) {
+        connection.reset();
+      }
+      if (!status.ok()) {
+        return status;
+      }
+      return std::move(parser.response());
+    }
+  }
+};
+
+Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = options;
+}
+Client::~Client() = default;
+
+Result<Response> Client::get(std::string_view url) {
+  ClientRequest request;
+  request.url = url;
+  return this->request(request);
+}
+
+Result<Response> Client::post(std::string_view url, std::string body,
+                              std::string_view content_type) {
+  ClientRequest request;
+  request.method = "POST";
+  request.url = url;
+  request.headers.add("Content-Type", std::string(content_type));
+  request.body = std::move(body);
+  return this->request(request);
+}
+
+Result<Response> Client::request(const ClientRequest& request) {
+  std::string body;
+  bool too_large = false;
+  Result<Response> response = impl_->exchange(request, {}, [&](std::string_view bytes) {
+    too_large = body.size() + bytes.size() > impl_->options.max_body_bytes;
+    if (!too_large) {
+      body += bytes;
+    }
+    return !too_large;
+  });
+  if (too_large) {
+    return resource_exhausted(request.url + ": the answer is larger than " +
+                              std::to_string(impl_->options.max_body_bytes) + " bytes");
+  }
+  if (response.ok()) {
+    response->body = std::move(body);
+  }
+  return response;
+}
+
+Result<Response> Client::stream(const ClientRequest& request,
+                                const std::function<void(const Response&)>& on_head,
+                                const BodyCallback& on_body) {
+  return impl_->exchange(request, on_head, on_body);
+}
+
+void Client::cancel() {
+  impl_->cancelled = true;
+  const uint64_t one = 1;
+  // Cannot fail in a way that matters: the counter never overflows by a few.
+  [[maybe_unused]] const ssize_t written = write(impl_->cancel_event.get(), &one, sizeof(one));
+}
+
+}  // namespace baton::http

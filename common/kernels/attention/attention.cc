@@ -41,6 +41,8 @@ void attention(device::Isa isa, const AttentionParams& params, int row_begin, in
   BATON_CHECK(static_cast<size_t>(context) <= params.blocks.size() * params.kv.block_tokens,
               "attention: the block table ends before the last visible key");
 
+  BATON_CHECK(params.scale > 0, "attention: the scale must be positive");
+
   AttentionScratch s;
   s.columns = padded_columns(dim);
   s.q = reinterpret_cast<float*>(scratch);

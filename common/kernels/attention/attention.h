@@ -51,7 +51,7 @@ struct AttentionParams {
   KvLayerView kv;
   int kv_head = 0;                       // of the rank
   int q_head_begin = 0, q_head_end = 0;  // the rank's query heads that read kv_head
-  float scale = 0;
+  float scale = 0;                       // > 0
 };
 
 // A work item is rows [row_begin, row_end) of one (sequence, kv head), in one thread; it may be cut

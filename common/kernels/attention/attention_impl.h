@@ -31,6 +31,11 @@ struct AttentionImpl {
     bool first;  // c starts from +0
   };
 
+  template <int V>
+  [[gnu::always_inline]] static typename L::I load_column(const uint32_t* b, int v, int count) {
+    return v + 1 < V ? L::load_dwords(b + v * kWidth) : L::load_dwords_first(b + v * kWidth, count);
+  }
+
   // R rows x V vectors of columns from `column`; the last vector has `count` columns.
   template <int R, int V>
   [[gnu::always_inline]] static void product_tile(const Product& p, int column, int count) {
@@ -47,23 +52,30 @@ struct AttentionImpl {
     const uint32_t* b = p.b + column;
     const float* a = p.a;
     for (int i = 0; i < p.pairs; ++i, b += p.b_stride, a += 2) {
-      F b_even[V];
-      F b_odd[V];
+      // All even products, then all odd ones: half as many operands are alive at a time.
+      F operand[V];
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) {
-        const auto dwords = v + 1 < V ? L::load_dwords(b + v * kWidth)
-                                      : L::load_dwords_first(b + v * kWidth, count);
-        b_even[v] = L::even_bf16(dwords);
-        b_odd[v] = L::odd_bf16(dwords);
+        operand[v] = L::even_bf16(load_column<V>(b, v, count));
       }
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const F a_even = L::set1(a[r * p.a_stride]);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) {
+          even[r][v] = L::fma(a_even, operand[v], even[r][v]);
+        }
+      }
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        operand[v] = L::odd_bf16(load_column<V>(b, v, count));
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
         const F a_odd = L::set1(a[r * p.a_stride + 1]);
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) {
-          even[r][v] = L::fma(a_even, b_even[v], even[r][v]);
-          odd[r][v] = L::fma(a_odd, b_odd[v], odd[r][v]);
+          odd[r][v] = L::fma(a_odd, operand[v], odd[r][v]);
         }
       }
     }
@@ -192,13 +204,11 @@ struct AttentionImpl {
     product(p, t.pairs - pair);
   }
 
-  // Scales the `visible` scores of a row and returns their maximum.
-  static float scale_and_max(float* s, int visible, float scale) {
+  static float max_score(const float* s, int visible) {
     const F lowest = L::set1(-__builtin_inff());
     F m = lowest;
     for (int j = 0; j < visible; j += kWidth) {
-      const F x = L::mul(L::load(s + j), L::set1(scale));
-      L::store(s + j, x);
+      const F x = L::load(s + j);
       const int left = visible - j;
       m = L::max(left < kWidth ? L::select(L::first(left), x, lowest) : x, m);
     }
@@ -211,15 +221,16 @@ struct AttentionImpl {
     return result;
   }
 
-  // s[j] becomes bf16(exp(s[j] - m)), zero for keys [visible, end of the last group); returns the
-  // sum of these.
-  static float probabilities(float* s, int visible, float m) {
+  // s[j] becomes bf16(exp(s[j] * scale - m)), zero for keys [visible, end of the last group);
+  // returns the sum of these.
+  static float probabilities(float* s, int visible, float scale, float m) {
     StridedSum<L> sum;
     const int end = (visible + kGroupKeys - 1) / kGroupKeys * kGroupKeys;
     for (int base = 0; base < end; base += 16) {
       for (int v = 0; v < StridedSum<L>::kVectors; ++v) {
         const int j = base + v * kWidth;
-        F p = L::round_bf16(exp_canonical<L>(L::sub(L::load(s + j), L::set1(m))));
+        const F score = L::mul(L::load(s + j), L::set1(scale));
+        F p = L::round_bf16(exp_nonpositive<L>(L::sub(score, L::set1(m))));
         const int left = visible - j;
         if (left < kWidth) {
           p = L::select(L::first(left > 0 ? left : 0), p, L::set1(0.0f));
@@ -240,9 +251,10 @@ struct AttentionImpl {
       const int seen = t.position(pair) + 1 - begin;
       const int visible = seen < kSplitKeys ? seen : kSplitKeys;
       float* s = t.scratch.scores + pair * kScoreStride;
-      const float m = scale_and_max(s, visible, t.params.scale);
+      // Rounding is monotone: this is the maximum of the scaled scores.
+      const float m = max_score(s, visible) * t.params.scale;
       t.scratch.maxima[split * kTilePairs + pair] = m;
-      t.scratch.sums[split * kTilePairs + pair] = probabilities(s, visible, m);
+      t.scratch.sums[split * kTilePairs + pair] = probabilities(s, visible, t.params.scale, m);
     }
     for (int j = 0; j < keys; j += kGroupKeys) {
       values_of_group(t, begin + j, j, split);

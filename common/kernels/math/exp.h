@@ -17,13 +17,10 @@ namespace baton::kernels {
 inline constexpr float kExpLowest = -0x1.5d589ep+6f;  // -87.33654: result is FLT_MIN * 1.000018
 inline constexpr float kExpHighest = 0x1.62e42ep+6f;  // 88.72283: result is FLT_MAX * 0.999985
 
+// exp(x - n ln 2), near [1/sqrt(2), sqrt(2)].
 template <class L>
-[[gnu::always_inline]] inline typename L::F exp_canonical(typename L::F x) {
+[[gnu::always_inline]] inline typename L::F exp_polynomial(typename L::F x, typename L::F n) {
   using F = typename L::F;
-  // Adding 1.5 * 2^23 leaves round(x / ln 2) in the low bits of the sum.
-  const F magic = L::set1(12582912.0f);
-  const F shifted = L::fma(x, L::set1(0x1.715476p+0f), magic);
-  const F n = L::sub(shifted, magic);
   F r = L::fma(n, L::set1(-0.693359375f), x);
   r = L::fma(n, L::set1(2.12194440e-4f), r);
   F p = L::set1(1.9875691500e-4f);
@@ -33,11 +30,33 @@ template <class L>
   p = L::fma(p, r, L::set1(1.6666665459e-1f));
   p = L::fma(p, r, L::set1(5.0000001201e-1f));
   p = L::fma(p, r, L::set1(1.0f));
-  p = L::fma(p, r, L::set1(1.0f));
+  return L::fma(p, r, L::set1(1.0f));
+}
+
+template <class L>
+[[gnu::always_inline]] inline typename L::F exp_canonical(typename L::F x) {
+  using F = typename L::F;
+  // Adding 1.5 * 2^23 leaves round(x / ln 2) in the low bits of the sum.
+  const F magic = L::set1(12582912.0f);
+  const F shifted = L::fma(x, L::set1(0x1.715476p+0f), magic);
+  const F p = exp_polynomial<L>(x, L::sub(shifted, magic));
   F e = L::from_bits(L::add_bits(L::bits(p), L::template shift_left<23>(L::bits(shifted))));
   e = L::select(L::less(x, L::set1(kExpLowest)), L::set1(0.0f), e);
   e = L::select(L::less(L::set1(kExpHighest), x), L::set1(__builtin_inff()), e);
   return L::select(L::is_nan(x), x, e);
+}
+
+// The bits of exp_canonical for x <= 0 and NaN (any x otherwise), with four operations fewer: no
+// overflow to look for, and 2^n is a factor that leaves NaN alone.
+template <class L>
+[[gnu::always_inline]] inline typename L::F exp_nonpositive(typename L::F x) {
+  using F = typename L::F;
+  // As in exp_canonical, with the exponent's bias of 127 in the low bits too.
+  const F magic = L::set1(12582912.0f + 127.0f);
+  const F shifted = L::fma(x, L::set1(0x1.715476p+0f), magic);
+  const F p = exp_polynomial<L>(x, L::sub(shifted, magic));
+  const F power = L::from_bits(L::template shift_left<23>(L::bits(shifted)));
+  return L::select(L::less(x, L::set1(kExpLowest)), L::set1(0.0f), L::mul(p, power));
 }
 
 // g / (1 + exp(-g)) with one IEEE division. -inf gives NaN, other large negatives -0.

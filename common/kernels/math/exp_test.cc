@@ -58,6 +58,20 @@ TEST(ExpTest, DefinesSpecialValues) {
   EXPECT_TRUE(std::isnan(exp_canonical(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST(ExpTest, NonpositiveGivesTheSameBits) {
+  const auto bits_of = [](float x) {
+    return std::bit_cast<uint32_t>(exp_nonpositive<ScalarLanes>(x));
+  };
+  for (uint32_t u = 0x80000000u; u < 0xFF800000u; u += 997) {
+    const float x = std::bit_cast<float>(u);
+    ASSERT_EQ(bits_of(x), std::bit_cast<uint32_t>(exp_canonical(x))) << x;
+  }
+  for (float x : {0.0f, kExpLowest, std::nextafter(kExpLowest, -kInf), -88.1f, -kInf}) {
+    EXPECT_EQ(bits_of(x), std::bit_cast<uint32_t>(exp_canonical(x))) << x;
+  }
+  EXPECT_TRUE(std::isnan(exp_nonpositive<ScalarLanes>(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(SiluTest, FollowsItsDefinition) {
   for (float g : {-30.0f, -3.5f, -0.1f, 0.0f, 0.25f, 2.0f, 50.0f, 300.0f}) {
     EXPECT_EQ(silu_canonical<ScalarLanes>(g), g / (1.0f + exp_canonical(-g))) << g;

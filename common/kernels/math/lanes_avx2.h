@@ -23,6 +23,9 @@ struct Avx2Lanes {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
   [[gnu::always_inline]] static F load_first(const float* p, int n) {
+    if (n == kWidth) {
+      return load(p);
+    }
     return _mm256_maskload_ps(p, first_bits(n));
   }
   [[gnu::always_inline]] static void store(float* p, F v) { _mm256_storeu_ps(p, v); }
@@ -66,6 +69,9 @@ struct Avx2Lanes {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
   [[gnu::always_inline]] static I load_dwords_first(const uint32_t* p, int n) {
+    if (n == kWidth) {
+      return load_dwords(p);
+    }
     return _mm256_maskload_epi32(reinterpret_cast<const int*>(p), first_bits(n));
   }
   [[gnu::always_inline]] static F even_bf16(I d) { return from_bits(_mm256_slli_epi32(d, 16)); }

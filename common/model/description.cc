@@ -20,15 +20,15 @@ using model_file::MetadataType;
 using model_file::TensorInfo;
 using model_file::TensorType;
 
-// Above every published model, and small enough that products of two stay in int64 and the sizes of
-// the packed matrices in size_t.
+// Above every published model, and small enough that products of two stay in int64 and what is
+// allocated without bytes of the file behind it (RoPE tables) below 2 GiB.
 constexpr uint32_t kMaxHidden = 1u << 17;
 constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxHeads = 4096;
-constexpr uint32_t kMaxHeadDim = 1024;
+constexpr uint32_t kMaxHeadDim = 512;
 constexpr uint32_t kMaxFfn = 1u << 20;
 constexpr uint32_t kMaxVocab = 1u << 22;
-constexpr uint32_t kMaxContext = 1u << 21;
+constexpr uint32_t kMaxContext = 1u << 20;
 
 // Keys that say nothing about the computation, by prefix.
 constexpr std::array<std::string_view, 4> kDescriptivePrefixes = {"general.", "tokenizer.",

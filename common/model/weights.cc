@@ -275,16 +275,17 @@ class WeightLoader final {
 
   void fill_rope() {
     const int pairs = d_.rope.dims / 2;
-    const size_t size = static_cast<size_t>(d_.max_context) * static_cast<size_t>(pairs);
-    w_.rope_cos_.resize(size);
-    w_.rope_sin_.resize(size);
+    std::vector<double> frequency(static_cast<size_t>(pairs));
     for (int i = 0; i < pairs; ++i) {
-      const double frequency = std::pow(static_cast<double>(d_.rope.base), -2.0 * i / d_.rope.dims);
-      for (int position = 0; position < d_.max_context; ++position) {
-        const size_t at =
-            static_cast<size_t>(position) * static_cast<size_t>(pairs) + static_cast<size_t>(i);
-        w_.rope_cos_[at] = static_cast<float>(std::cos(position * frequency));
-        w_.rope_sin_[at] = static_cast<float>(std::sin(position * frequency));
+      frequency[static_cast<size_t>(i)] =
+          std::pow(static_cast<double>(d_.rope.base), -2.0 * i / d_.rope.dims);
+    }
+    w_.rope_cos_.reserve(static_cast<size_t>(d_.max_context) * frequency.size());
+    w_.rope_sin_.reserve(w_.rope_cos_.capacity());
+    for (int position = 0; position < d_.max_context; ++position) {
+      for (const double f : frequency) {
+        w_.rope_cos_.push_back(static_cast<float>(std::cos(position * f)));
+        w_.rope_sin_.push_back(static_cast<float>(std::sin(position * f)));
       }
     }
   }

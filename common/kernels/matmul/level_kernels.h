@@ -12,6 +12,8 @@
 
 namespace baton::kernels {
 
+struct MatmulParams;
+
 // Activations are widened to f32 once per call and laid out so that the rows of a chunk of K have
 // constant distances: [chunks][rows][kWideRow] floats, of which the first 32 * blocks count. The
 // padding keeps rows of a power-of-two length from meeting in one cache set.
@@ -73,5 +75,12 @@ struct TileRows {
 void amx_multiply(const TileArgs& args, TileRows& configured);
 // Ends the use of tiles, which else cost every context switch 8 KiB.
 void amx_release();
+
+// The loops around a tile kernel; a parameter so that they run with an emulated one, too. `kernels`
+// expand; scratch as for matmul().
+using TileMultiply = void (*)(const TileArgs& args, TileRows& configured);
+void matmul_with_tiles(TileMultiply multiply, const LevelKernels& kernels,
+                       const MatmulParams& params, int panel_begin, int panel_end,
+                       std::byte* scratch);
 
 }  // namespace baton::kernels

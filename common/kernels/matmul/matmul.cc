@@ -132,8 +132,28 @@ void multiply_few_rows(const Slice& s, int panel_begin, int panel_end) {
   }
 }
 
-void multiply_tiles(const Slice& s, int panel_begin, int panel_end) {
-  const MatmulParams& p = *s.params;
+bool takes_few_rows(device::Isa isa, const LevelKernels& kernels, WeightFormat format, int rows) {
+  return format != WeightFormat::kBf16Panels && rows <= kernels.max_few_rows &&
+         (isa != device::Isa::kAmx || rows <= kTileFewRows);
+}
+
+Slice whole(const LevelKernels& kernels, const MatmulParams& params, std::byte* scratch) {
+  const PackedMatrix& w = *params.weights;
+  auto* expanded = reinterpret_cast<uint32_t*>(scratch);
+  return {.params = &params,
+          .kernels = kernels,
+          .block_bytes = w.panel_bytes() / static_cast<size_t>(w.blocks_k()),
+          .row_begin = 0,
+          .rows = params.rows,
+          .wide = reinterpret_cast<float*>(expanded + kExpandedDwords),
+          .expanded = expanded};
+}
+
+}  // namespace
+
+void matmul_with_tiles(TileMultiply multiply, const LevelKernels& kernels, const MatmulParams& p,
+                       int panel_begin, int panel_end, std::byte* scratch) {
+  const Slice s = whole(kernels, p, scratch);
   const int blocks = p.weights->blocks_k();
   // Chunks let the rows after the first find the weights in the cache; one pass needs none.
   const bool one_pass =
@@ -155,34 +175,21 @@ void multiply_tiles(const Slice& s, int panel_begin, int panel_end) {
       args.y = p.y + panel * kLanes;
       args.y_stride = p.y_stride;
       args.accumulate = block > 0;
-      amx_multiply(args, configured);
+      multiply(args, configured);
     }
   }
-  amx_release();
 }
-
-bool takes_few_rows(device::Isa isa, const LevelKernels& kernels, WeightFormat format, int rows) {
-  return format != WeightFormat::kBf16Panels && rows <= kernels.max_few_rows &&
-         (isa != device::Isa::kAmx || rows <= kTileFewRows);
-}
-
-}  // namespace
 
 void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int panel_end,
             std::byte* scratch) {
-  const PackedMatrix& w = *params.weights;
-  Slice slice{};
-  slice.params = &params;
-  slice.kernels = kernels_of(isa);
-  slice.block_bytes = w.panel_bytes() / static_cast<size_t>(w.blocks_k());
-  slice.expanded = reinterpret_cast<uint32_t*>(scratch);
-  slice.wide = reinterpret_cast<float*>(slice.expanded + kExpandedDwords);
-  slice.rows = params.rows;
-  const bool few = takes_few_rows(isa, slice.kernels, w.format(), params.rows);
+  const LevelKernels kernels = kernels_of(isa);
+  const bool few = takes_few_rows(isa, kernels, params.weights->format(), params.rows);
   if (isa == device::Isa::kAmx && !few) {
-    multiply_tiles(slice, panel_begin, panel_end);
+    matmul_with_tiles(amx_multiply, kernels, params, panel_begin, panel_end, scratch);
+    amx_release();
     return;
   }
+  Slice slice = whole(kernels, params, scratch);
   for (int row = 0; row < params.rows; row += kRowSlice) {
     slice.row_begin = row;
     slice.rows = std::min(kRowSlice, params.rows - row);

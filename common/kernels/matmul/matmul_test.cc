@@ -94,8 +94,7 @@ std::vector<float> run_product(Isa isa, const PackedMatrix& w, const std::vector
   }
   for (size_t i = 0; i < got.size(); ++i) {
     // The sign of zero and what a NaN carries are outside the promise.
-    const bool alike =
-        (got[i] == 0 && want[i] == 0) || (std::isnan(got[i]) && std::isnan(want[i]));
+    const bool alike = (got[i] == 0 && want[i] == 0) || (std::isnan(got[i]) && std::isnan(want[i]));
     if (!alike && std::bit_cast<uint32_t>(got[i]) != std::bit_cast<uint32_t>(want[i])) {
       return ::testing::AssertionFailure()
              << "value " << i << " is " << got[i] << " instead of " << want[i];

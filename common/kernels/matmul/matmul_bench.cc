@@ -1,0 +1,194 @@
+// Speed of the product against the probes of the same second, one thread and two. The name is
+// level/format/rows/threads; `of_peak` is FLOP/s over the FMA (tile) probe, `of_read` is bytes of
+// packed weights over the streaming read of the same buffer. Probes and product are timed by the
+// CPU time of their threads, so that other programs on the machine distort them less.
+
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/device/compute_team.h"
+#include "common/device/cpu_info.h"
+#include "common/kernels/matmul/matmul.h"
+#include "common/kernels/matmul/test_matrices.h"
+#include "common/kernels/probe/probe.h"
+
+namespace baton::kernels {
+namespace {
+
+using device::ComputeTeam;
+using device::Isa;
+using device::TeamThread;
+
+constexpr int kK = 1536;
+constexpr size_t kStreamedBytes = size_t{96} << 20;  // beyond the last-level cache
+constexpr int kCachedPanels = 36;                    // 576 columns, a small model's layer
+
+class ThreadCpuClock final : public Clock {
+ public:
+  TimePoint now() const override {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return TimePoint(std::chrono::seconds(t.tv_sec) + Duration(t.tv_nsec));
+  }
+};
+
+SourceType source_of(WeightFormat format) {
+  for (const SourceType type : kAllSourceTypes) {
+    if (decode_format(type) == format) {
+      return type;
+    }
+  }
+  return SourceType::kBf16;
+}
+
+// Packs four panels and repeats them: packing 96 MiB of every format would take longer than the
+// measurement.
+PackedMatrix make_matrix(WeightFormat format) {
+  constexpr int kRealPanels = 4;
+  TestRandom random(1);
+  const TestMatrix source = random_matrix(random, source_of(format), kRealPanels * kPanelRows, kK);
+  PackedMatrix few(format, source.n, kK);
+  pack_rows(few, 0, source.type, source.rows(), kK, 0);
+  const int panels = static_cast<int>(kStreamedBytes / few.panel_bytes());
+  PackedMatrix all(format, panels * kPanelRows, kK);
+  for (int i = 0; i < panels; ++i) {
+    std::memcpy(all.mutable_panel(i), few.panel(i % kRealPanels), few.panel_bytes());
+  }
+  return all;
+}
+
+std::span<const std::byte> bytes_of(const PackedMatrix& w, int thread, int threads) {
+  const size_t share = w.bytes() / static_cast<size_t>(threads) / 64 * 64;
+  return {w.panel(0) + share * static_cast<size_t>(thread), share};
+}
+
+struct Probes {
+  double flops = 0;
+  double read = 0;
+};
+
+Probes probe(ComputeTeam& team, Isa isa, const PackedMatrix& w) {
+  const ThreadCpuClock clock;
+  const int threads = team.threads_per_rank();
+  std::vector<Probes> each(static_cast<size_t>(threads));
+  team.run([&](TeamThread& t) {
+    Probes& mine = each[static_cast<size_t>(t.thread)];
+    t.rank_barrier();
+    mine.flops = probe_peak_flops(isa, clock, 10ms);
+    t.rank_barrier();
+    mine.read = probe_read_bytes(isa, clock, bytes_of(w, t.thread, threads), 20ms);
+  });
+  Probes sum;
+  for (const Probes& p : each) {
+    sum.flops += p.flops;
+    sum.read += p.read;
+  }
+  return sum;
+}
+
+void run_benchmark(benchmark::State& state, Isa isa, WeightFormat format, int rows, int threads) {
+  device::TeamOptions options;
+  options.cpus.assign(1, std::vector<int>(static_cast<size_t>(threads), -1));
+  const auto team = ComputeTeam::create(options).value();
+  static std::map<WeightFormat, PackedMatrix> matrices;  // the benchmark's own main thread only
+  if (!matrices.contains(format)) {
+    matrices.emplace(format, make_matrix(format));
+  }
+  const PackedMatrix& w = matrices.at(format);
+  TestRandom random(2);
+  const std::vector<uint16_t> x = random_activations(random, rows, kK, kK);
+  // Few rows stream the weights as decoding does; many rows use them from the cache as a prompt
+  // does.
+  const int panels = rows <= 16 ? w.panels() : kCachedPanels;
+  std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(w.panels() * kPanelRows));
+  const MatmulParams params{&w, x.data(), kK, rows, y.data(), panels * kPanelRows};
+  const int grain = matmul_panel_grain(isa, format, rows, kK);
+  const int items = (panels + grain - 1) / grain;
+  const Probes before = probe(*team, isa, w);
+  std::vector<double> seconds(static_cast<size_t>(threads));
+  for (auto _ : state) {
+    team->run([&](TeamThread& t) {
+      const ThreadCpuClock clock;
+      const TimePoint begin = clock.now();
+      std::byte* scratch = t.scratch(0, matmul_scratch_bytes(isa, format, rows, kK));
+      for (int i; (i = t.next(0, items)) < items;) {
+        matmul(isa, params, i * grain, std::min(panels, (i + 1) * grain), scratch);
+      }
+      seconds[static_cast<size_t>(t.thread)] = to_seconds(clock.now() - begin);
+      t.rank_barrier();
+      t.reset_counter(0);
+    });
+    double sum = 0;
+    for (const double s : seconds) {
+      sum += s;
+    }
+    state.SetIterationTime(sum / threads);
+  }
+  const Probes after = probe(*team, isa, w);
+  using benchmark::Counter;
+  const double runs = static_cast<double>(state.iterations());
+  const double weights = static_cast<double>(panels) * kPanelRows * kK * runs;
+  const double read = static_cast<double>(w.panel_bytes()) * panels * runs;
+  state.counters["GFLOPs"] = Counter(2e-9 * weights * rows, Counter::kIsRate);
+  state.counters["of_peak"] =
+      Counter(2 * weights * rows / (0.5 * (before.flops + after.flops)), Counter::kIsRate);
+  state.counters["GB"] = Counter(1e-9 * read, Counter::kIsRate);
+  state.counters["of_read"] = Counter(read / (0.5 * (before.read + after.read)), Counter::kIsRate);
+  state.counters["peak_GFLOPs"] = 0.5e-9 * (before.flops + after.flops);
+  state.counters["read_GB"] = 0.5e-9 * (before.read + after.read);
+}
+
+void add(Isa isa, WeightFormat format, int rows, int threads) {
+  const std::string name = std::string(device::isa_name(isa)) + "/" +
+                           std::string(weight_format_name(format)) + "/rows" +
+                           std::to_string(rows) + "/threads" + std::to_string(threads);
+  benchmark::RegisterBenchmark(
+      name.c_str(),
+      [=](benchmark::State& state) { run_benchmark(state, isa, format, rows, threads); })
+      ->UseManualTime()
+      ->MinTime(0.1)
+      ->Unit(benchmark::kMillisecond);
+}
+
+void add_all() {
+  std::printf("CPU %s, levels:", device::cpu_info().model.c_str());
+  for (const Isa isa : device::available_isas()) {
+    std::printf(" %s", std::string(device::isa_name(isa)).c_str());
+    if (isa == Isa::kScalar) {
+      add(isa, WeightFormat::kBf16Panels, 32, 1);
+      continue;
+    }
+    const bool best = isa == device::available_isas().back();
+    for (const WeightFormat format :
+         {WeightFormat::kBf16Panels, WeightFormat::kQ4, WeightFormat::kQ4Symmetric,
+          WeightFormat::kQ8, WeightFormat::kK4, WeightFormat::kK5, WeightFormat::kK6}) {
+      const bool main_format = format == WeightFormat::kBf16Panels || format == WeightFormat::kQ4;
+      add(isa, format, 1, 1);
+      if (best) {
+        add(isa, format, 1, 2);
+        add(isa, format, 16, 1);
+      }
+      if (best && main_format) {
+        add(isa, format, 4, 1);
+        add(isa, format, 16, 2);
+      }
+      if (main_format) {
+        add(isa, format, 128, 1);
+      }
+    }
+  }
+  std::printf("\n");
+}
+
+const bool kRegistered = (add_all(), true);
+
+}  // namespace
+}  // namespace baton::kernels

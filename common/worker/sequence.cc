@@ -9,21 +9,30 @@ void Sequence::adopt(kv_cache::BlockLease blocks, int computed) {
   blocks_ = std::move(blocks);
   computed_ = computed;
   published_ = 0;
+  cleaned_ = blocks_.size();
 }
 
 int Sequence::blocks_missing(int count, const kv_cache::BlockPool& pool) const {
   return std::max(0, pool.blocks_for(computed_ + count) - static_cast<int>(blocks_.size()));
 }
 
+Status Sequence::reserve(int tokens, kv_cache::BlockPool& pool) {
+  const int missing = pool.blocks_for(tokens) - static_cast<int>(blocks_.size());
+  if (missing > 0) {
+    BATON_ASSIGN_OR_RETURN(kv_cache::BlockLease more, pool.allocate(missing));
+    blocks_.append(std::move(more));
+  }
+  return Status();
+}
+
 Result<engine::SequencePlan*> Sequence::feed(int count, kv_cache::BlockPool& pool,
                                              engine::BatchPlan& plan) {
   BATON_CHECK(count >= 1 && count <= pending(), "feed of tokens that are not there");
-  const int missing = blocks_missing(count, pool);
-  if (missing > 0) {
-    BATON_ASSIGN_OR_RETURN(kv_cache::BlockLease more, pool.allocate(missing));
-    plan.zero_values.insert(plan.zero_values.end(), more.ids().begin(), more.ids().end());
-    blocks_.append(std::move(more));
-  }
+  BATON_RETURN_IF_ERROR(reserve(computed_ + count, pool));
+  const std::span<const BlockId> ids = blocks_.ids();
+  plan.zero_values.insert(plan.zero_values.end(),
+                          ids.begin() + static_cast<std::ptrdiff_t>(cleaned_), ids.end());
+  cleaned_ = ids.size();
   engine::SequencePlan& entry = plan.sequences.emplace_back();
   entry.id = id_;
   entry.tokens.assign(tokens_.begin() + computed_, tokens_.begin() + computed_ + count);
@@ -51,6 +60,7 @@ void Sequence::publish(kv_cache::BlockPool& pool, std::string_view salt) {
 
 void Sequence::drop_kv() {
   blocks_.release();
+  cleaned_ = 0;
   computed_ = 0;
   published_ = 0;
 }
@@ -68,6 +78,7 @@ Result<Sequence> Sequence::fork(SequenceId id, kv_cache::BlockPool& pool,
   sibling.blocks_ = blocks_.share();
   sibling.blocks_.truncate(full);
   sibling.blocks_.append(std::move(copy));
+  sibling.cleaned_ = sibling.blocks_.size();
   sibling.computed_ = computed_;
   sibling.published_ = std::min(published_, full);
   return sibling;

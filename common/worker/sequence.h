@@ -31,10 +31,14 @@ class Sequence {
   void adopt(kv_cache::BlockLease blocks, int computed);
   void append(TokenId token) { tokens_.push_back(token); }
 
-  // Allocates the blocks for the next `count` tokens, entering new ones into the plan's
-  // zero_values, and adds the tokens to the plan. With `count` = pending() the last row gets
-  // logits and the caller adds its samplers to the returned entry. resource_exhausted, with nothing
-  // changed, when blocks run out.
+  // Allocates the blocks for the first `tokens` tokens ahead of time. resource_exhausted, with
+  // nothing changed, when blocks run out.
+  Status reserve(int tokens, kv_cache::BlockPool& pool);
+
+  // Allocates what is missing for the next `count` tokens, enters blocks that
+  // are new to it into the plan's zero_values, and adds the tokens to the plan. With `count` =
+  // pending() the last row gets logits and the caller adds its samplers to the returned entry.
+  // resource_exhausted, with nothing changed, when blocks run out.
   Result<engine::SequencePlan*> feed(int count, kv_cache::BlockPool& pool, engine::BatchPlan& plan);
   int blocks_missing(int count, const kv_cache::BlockPool& pool) const;
 
@@ -55,6 +59,7 @@ class Sequence {
   int computed_ = 0;
   kv_cache::BlockLease blocks_;
   size_t published_ = 0;  // blocks
+  size_t cleaned_ = 0;    // leading blocks that need no zeroing: adopted, or in an earlier plan
 };
 
 }  // namespace baton::worker

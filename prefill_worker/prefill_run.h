@@ -1,0 +1,59 @@
+#pragma once
+
+// One request on a prefill worker, from its arrival to the last word of its hand-over.
+//
+//   waiting --blocks fit--> computing --last token fed--> handing over --acked--> gone
+//                                |                             |
+//                                +---- all choices ended ------+--> closing --transfer ended-->
+//                                gone
+//
+// Cancel, failure and deadline lead to closing from everywhere. A run that waits has no blocks and
+// no transfer; a run leaves only when no step and no transfer uses its blocks.
+
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/sampling/sampler.h"
+#include "common/wire/messages.h"
+#include "common/worker/sequence.h"
+#include "kv_transfer/transfer.h"
+
+namespace baton::prefill_worker {
+
+enum class RunState : uint8_t { kWaiting, kComputing, kHandingOver, kClosing };
+
+struct PrefillRun {
+  PrefillRun(SequenceId id, std::vector<TokenId> tokens) : sequence(id, std::move(tokens)) {}
+
+  wire::Prefill request;  // body.key.leg follows the leg in use
+  Incarnation router;
+  RunState state = RunState::kWaiting;
+  worker::Sequence sequence;
+  std::vector<sampling::SequenceSampler> samplers;  // one per choice
+  std::vector<wire::CommittedChoice> sampled;       // set when the last row was sampled
+  TimePoint arrived{};
+  TimePoint started{};
+  TimePoint deadline = TimePoint::max();
+  int cached_tokens = 0;
+  int fed_in_step = 0;                   // > 0 while a step computes it
+  kv_transfer::TransferId transfer = 0;  // 0: none open
+  wire::RunTimings timings;
+
+  const RunKey& key() const { return request.body.key; }
+  bool in_step() const { return fed_in_step > 0; }
+
+  // Whether anything is left for a decode worker after the token that prefill samples.
+  bool needs_decode() const {
+    const int32_t limit = request.body.sampling.max_tokens;
+    for (const wire::ChoiceState& choice : request.body.choices) {
+      const auto after_prefill = static_cast<int32_t>(choice.output.size()) + 1;
+      if (choice.finished == wire::FinishReason::kNone && (limit == 0 || after_prefill < limit)) {
+        return true;
+      }
+    }
+    return false;
+  }
+};
+
+}  // namespace baton::prefill_worker

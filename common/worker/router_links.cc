@@ -1,5 +1,6 @@
 #include "common/worker/router_links.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
@@ -107,6 +108,12 @@ std::vector<int> RouterLinks::poll_fds() const {
     fds.push_back(link.connection.monitor_fd());
   }
   return fds;
+}
+
+bool RouterLinks::connected(Incarnation router) const {
+  return router.value != 0 && std::any_of(links_.begin(), links_.end(), [router](const Link& link) {
+           return link.router == router;
+         });
 }
 
 int RouterLinks::welcomed() const {

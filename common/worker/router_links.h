@@ -39,6 +39,7 @@ class RouterLinks {
   void send_all(const wire::Message& message);
 
   std::vector<int> poll_fds() const;
+  bool connected(Incarnation router) const;
   int welcomed() const;  // routers that accepted us
   // Why the last router that refused us did; empty when none did.
   const std::string& refusal() const { return refusal_; }

@@ -1,0 +1,85 @@
+#pragma once
+
+// One request on a decode worker.
+//
+//   by hand-over:  reserving --admitted--> granted --data committed--> forking --> decoding -->
+//   gone local prefill: waiting   --admitted--> prefilling --prompt fed--> forking --> decoding -->
+//   gone
+//
+// Cancel, failure and deadline lead to closing from everywhere; the run leaves when no step and no
+// transfer uses its blocks.
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/sampling/sampler.h"
+#include "common/wire/messages.h"
+#include "common/worker/sequence.h"
+
+namespace baton::decode_worker {
+
+enum class RunState : uint8_t {
+  kWaiting,     // RUN in the admission queue
+  kReserving,   // RESERVE in the admission queue
+  kGranted,     // a writer may write into its blocks
+  kPrefilling,  // its base lane computes the prompt here
+  kForking,     // all of the prompt's KV is here; the next plan makes a lane per choice
+  kDecoding,
+  kClosing,
+};
+
+struct DecodeRun;
+
+// A sequence that steps feed: the prompt of a run (base), or one of its choices.
+struct Lane {
+  Lane(worker::Sequence s, DecodeRun& r, int c) : sequence(std::move(s)), run(r), choice(c) {}
+  worker::Sequence sequence;
+  DecodeRun& run;
+  int choice;              // kBase for the prompt
+  int fed_in_step = 0;     // > 0 while a step computes it
+  bool preempted = false;  // has no blocks; waits to be computed again
+  bool closed = false;     // to be erased when no step uses it
+  static constexpr int kBase = -1;
+};
+
+struct DecodeRun {
+  uint64_t id = 0;
+  wire::RunBody body;
+  Incarnation router;
+  RunState state = RunState::kWaiting;
+  TimePoint arrived{};
+  TimePoint started{};
+  TimePoint deadline = TimePoint::max();
+
+  // Hand-over.
+  uint64_t reservation = 0;  // of the transfer agent; 0 for a local run
+  int kv_tokens = 0;
+  int push_unit_tokens = 0;
+  kv_cache::BlockLease hits;      // own prefix hits, before `incoming`
+  kv_cache::BlockLease incoming;  // written by the transfer while granted
+  bool ticket_open = false;       // the transfer may still write
+
+  std::vector<sampling::SequenceSampler> samplers;  // one per choice
+  // What each choice has produced, the output before this run included; the state after it.
+  std::vector<wire::ChoiceState> choices;
+  std::unique_ptr<worker::Sequence> base;  // in kForking: the prompt with its KV
+  int lanes = 0;
+  wire::RunTimings timings;
+  bool timings_sent = false;
+
+  int prompt_tokens() const { return static_cast<int>(body.prompt.size()); }
+  // Tokens of the base: with one choice its earlier output is part of it, since nothing forks.
+  std::vector<TokenId> base_tokens() const {
+    std::vector<TokenId> tokens = body.prompt;
+    if (choices.size() == 1) {
+      tokens.insert(tokens.end(), choices[0].output.begin(), choices[0].output.end());
+    }
+    return tokens;
+  }
+  // Blocks beyond the base's own that the first step of the choices needs at most.
+  int tail_blocks() const { return static_cast<int>(choices.size()); }
+};
+
+}  // namespace baton::decode_worker

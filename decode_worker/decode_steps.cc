@@ -1,0 +1,272 @@
+// The continuous batch: what each step feeds, and what comes out.
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/worker/run_convert.h"
+#include "decode_worker/decode_role.h"
+
+namespace baton::decode_worker {
+
+Lane& DecodeRole::add_lane(worker::Sequence sequence, DecodeRun& run, int choice) {
+  const SequenceId id = sequence.id();
+  ++run.lanes;
+  return *lanes_.emplace(id, std::make_unique<Lane>(std::move(sequence), run, choice))
+              .first->second;
+}
+
+// ---------------------------------------------------------------- plan
+
+void DecodeRole::fork_ready(engine::BatchPlan& plan) {
+  std::vector<DecodeRun*> ready;
+  for (auto& [id, run] : runs_) {
+    if (run->state == RunState::kForking) {
+      ready.push_back(run.get());
+    }
+  }
+  std::sort(ready.begin(), ready.end(),
+            [](const DecodeRun* a, const DecodeRun* b) { return a->id < b->id; });
+  for (DecodeRun* run : ready) {
+    if (!fork(*run, plan)) {
+      break;  // no block for a copy: they come free when lanes finish or are preempted
+    }
+  }
+}
+
+// A lane for every choice that goes on: copies of the base, and the base itself for the last.
+bool DecodeRole::fork(DecodeRun& run, engine::BatchPlan& plan) {
+  std::vector<int> open;
+  for (size_t i = 0; i < run.choices.size(); ++i) {
+    if (run.choices[i].finished == wire::FinishReason::kNone) {
+      open.push_back(static_cast<int>(i));
+    }
+  }
+  if (open.empty()) {
+    finish_if_done(run);
+    return true;
+  }
+  const int copies = run.base->computed() % env_.blocks.block_tokens() == 0
+                         ? 0
+                         : static_cast<int>(open.size()) - 1;
+  if (env_.blocks.available() < copies) {
+    return false;
+  }
+  std::vector<worker::Sequence> sequences;
+  for (size_t i = 0; i + 1 < open.size(); ++i) {
+    Result<worker::Sequence> sibling = run.base->fork(new_sequence(), env_.blocks, plan);
+    BATON_CHECK(sibling.ok(), "blocks counted wrongly");
+    sequences.push_back(std::move(sibling).value());
+  }
+  sequences.push_back(std::move(*run.base));
+  run.base.reset();
+  run.state = RunState::kDecoding;
+  for (size_t i = 0; i < open.size(); ++i) {
+    const std::vector<TokenId>& output = run.choices[static_cast<size_t>(open[i])].output;
+    const auto known = static_cast<size_t>(sequences[i].size() - run.prompt_tokens());
+    for (size_t k = known; k < output.size(); ++k) {
+      sequences[i].append(output[k]);
+    }
+    add_lane(std::move(sequences[i]), run, open[i]);
+  }
+  return true;
+}
+
+void DecodeRole::resume_preempted() {
+  for (auto& [id, lane] : lanes_) {
+    if (preempted_ == 0) {
+      return;
+    }
+    if (!lane->preempted) {
+      continue;
+    }
+    worker::Sequence& sequence = lane->sequence;
+    kv_cache::BlockPool::Hit hit =
+        env_.blocks.match(sequence.tokens(), sequence.size() - 1, lane->run.body.cache_salt);
+    const int missing =
+        env_.blocks.blocks_for(sequence.size() + 1) - static_cast<int>(hit.blocks.size());
+    // Alone it may take the last block; beside others they keep one each, or it would only push
+    // them out in turn.
+    const int others = static_cast<int>(lanes_.size()) - preempted_;
+    if (env_.blocks.available() < missing + others) {
+      return;  // the oldest first: a younger one does not overtake it
+    }
+    sequence.adopt(std::move(hit.blocks), hit.tokens);
+    BATON_CHECK(sequence.reserve(sequence.size(), env_.blocks).ok(), "blocks counted wrongly");
+    lane->preempted = false;
+    --preempted_;
+  }
+}
+
+// Preempts the youngest lane that no plan uses, so that `lane` gets a block. False when that is
+// `lane` itself, or when nothing can be given.
+bool DecodeRole::make_room(const Lane& lane) {
+  for (auto it = lanes_.rbegin(); it != lanes_.rend(); ++it) {
+    Lane& victim = *it->second;
+    if (victim.preempted || victim.fed_in_step > 0 || victim.closed) {
+      continue;
+    }
+    victim.sequence.drop_kv();
+    victim.preempted = true;
+    ++preempted_;
+    preemptions_.add();
+    return &victim != &lane;
+  }
+  return false;
+}
+
+bool DecodeRole::feed(Lane& lane, int count, engine::BatchPlan& plan) {
+  while (true) {
+    const bool last = count == lane.sequence.pending();
+    Result<engine::SequencePlan*> entry = lane.sequence.feed(count, env_.blocks, plan);
+    if (entry.ok()) {
+      lane.fed_in_step = count;
+      if (!last) {
+        return true;
+      }
+      DecodeRun& run = lane.run;
+      if (lane.choice != Lane::kBase) {
+        (*entry)->samples.push_back({&run.samplers[static_cast<size_t>(lane.choice)]});
+        return true;
+      }
+      for (size_t i = 0; i < run.choices.size(); ++i) {
+        if (run.choices.size() == 1 || run.choices[i].output.empty()) {
+          (*entry)->samples.push_back({&run.samplers[i]});
+        }
+      }
+      return true;
+    }
+    if (!make_room(lane)) {
+      return false;
+    }
+  }
+}
+
+void DecodeRole::feed_decoding(engine::BatchPlan& plan) {
+  for (auto& [id, lane] : lanes_) {
+    if (!lane->preempted && !lane->closed && lane->sequence.pending() == 1) {
+      feed(*lane, 1, plan);
+    }
+  }
+}
+
+void DecodeRole::feed_prompts(engine::BatchPlan& plan) {
+  int budget = sizer_.budget();
+  for (auto& [id, lane] : lanes_) {
+    if (budget <= 0) {
+      return;
+    }
+    if (lane->preempted || lane->closed || lane->fed_in_step > 0) {
+      continue;
+    }
+    const int count = std::min(budget, lane->sequence.pending());
+    if (feed(*lane, count, plan)) {
+      budget -= count;
+    }
+  }
+}
+
+std::unique_ptr<engine::BatchPlan> DecodeRole::plan_step() {
+  auto plan = std::make_unique<engine::BatchPlan>();
+  fork_ready(*plan);
+  resume_preempted();
+  admit();
+  feed_decoding(*plan);
+  feed_prompts(*plan);
+  if (plan->sequences.empty() && preempted_ > 0 && preempted_ == static_cast<int>(lanes_.size())) {
+    // Alone in the pool and still too large: it can never go on.
+    Lane& oldest = *lanes_.begin()->second;
+    const int blocks = env_.blocks.blocks_for(oldest.sequence.size() + 1);
+    if (blocks > env_.blocks.total()) {
+      fail(oldest.run,
+           resource_exhausted("the sequence has outgrown the KV pool of decode worker " +
+                              env_.entry.name + " (" + std::to_string(env_.blocks.total()) +
+                              " blocks)"));
+    }
+  }
+  return plan->sequences.empty() && plan->copies.empty() ? nullptr : std::move(plan);
+}
+
+// ---------------------------------------------------------------- results of a step
+
+void DecodeRole::on_step_done(engine::StepOutput output) {
+  int prompt_tokens = 0;
+  for (const engine::SequencePlan& sequence : output.plan->sequences) {
+    const Lane& lane = *lanes_.at(sequence.id);
+    prompt_tokens += std::clamp(lane.run.prompt_tokens() - sequence.first_position, 0,
+                                static_cast<int>(sequence.tokens.size()));
+  }
+  computed_tokens_.add(prompt_tokens);
+  if (prompt_tokens > 0) {
+    sizer_.observe(prompt_tokens, output.seconds);
+  } else {
+    decode_step_ms_.add(output.seconds * 1e3);
+  }
+  for (engine::SequenceOutput& sequence : output.sequences) {
+    lane_done(*lanes_.at(sequence.id), sequence);
+  }
+}
+
+void DecodeRole::lane_done(Lane& lane, engine::SequenceOutput& output) {
+  DecodeRun& run = lane.run;
+  const int count = std::exchange(lane.fed_in_step, 0);
+  if (lane.closed) {
+    close_lane(lane);
+    erase_if_quiet(run);
+    return;
+  }
+  if (!output.error.ok()) {
+    fail(run, output.error);
+    return;
+  }
+  lane.sequence.fed(count, env_.blocks, run.body.cache_salt);
+  if (lane.sequence.pending() > 0) {
+    return;
+  }
+  if (lane.choice == Lane::kBase) {
+    base_done(lane, output);
+    return;
+  }
+  const sampling::Sampled& sampled = output.samples[0];
+  lane.sequence.append(sampled.id);
+  const bool finished = sampled.finish != sampling::FinishReason::kNone;
+  if (finished) {
+    const int choice = lane.choice;
+    close_lane(lane);
+    take_sample(run, choice, sampled);
+    finish_if_done(run);
+    return;
+  }
+  take_sample(run, lane.choice, sampled);
+}
+
+// The prompt of a local run has its KV: the choices take over.
+void DecodeRole::base_done(Lane& lane, const engine::SequenceOutput& output) {
+  DecodeRun& run = lane.run;
+  run.timings.prefill_ms = to_ms(env_.clock.now() - run.started);
+  run.base = std::make_unique<worker::Sequence>(std::move(lane.sequence));
+  run.state = RunState::kForking;
+  --run.lanes;
+  lanes_.erase(run.base->id());
+  size_t next = 0;
+  for (size_t i = 0; i < run.choices.size(); ++i) {
+    if (run.choices.size() == 1 || run.choices[i].output.empty()) {
+      take_sample(run, static_cast<int>(i), output.samples[next++]);
+    }
+  }
+  finish_if_done(run);
+}
+
+void DecodeRole::take_sample(DecodeRun& run, int choice, const sampling::Sampled& sampled) {
+  wire::ChoiceState& state = run.choices[static_cast<size_t>(choice)];
+  const auto index = static_cast<uint32_t>(state.output.size());
+  state.output.push_back(sampled.id);
+  state.finished = worker::wire_finish(sampled.finish);
+  std::vector<wire::TokenLogprob> logprobs;
+  if (sampled.logprobs) {
+    logprobs.push_back(worker::wire_logprob(*sampled.logprobs));
+  }
+  send_tokens(run, choice, index, {sampled.id}, std::move(logprobs));
+}
+
+}  // namespace baton::decode_worker

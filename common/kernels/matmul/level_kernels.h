@@ -55,10 +55,12 @@ LevelKernels scalar_matmul_kernels();
 LevelKernels avx2_matmul_kernels();
 LevelKernels avx512_matmul_kernels();
 
-// y of one or two panels for all rows with tiles; `weights` are bf16 blocks. Adds to y where
+// y of one or two panels for all rows with tiles; `weights` are bf16 blocks of 16 rows, as panels
+// have them or (attention) columns of wider rows. Adds to y where
 // `accumulate`, else writes.
 struct TileArgs {
   const uint32_t* weights[2] = {nullptr, nullptr};
+  int weight_stride = kLanes;  // dwords from a row of 16 pairs to the next one
   int blocks = 0;
   const uint16_t* x = nullptr;  // [rows, x_stride] bf16, at the first element of these blocks
   int x_stride = 0;

@@ -28,6 +28,9 @@ struct MultiplyArgs {
   int rows = 0;
   float* y = nullptr;  // [rows, y_stride]; 16 or 32 columns are added to
   int y_stride = 0;
+  // What will be read next of each panel: fetched meanwhile, as far as 64 bytes a pair reach.
+  // Memory's own prefetching stops while the rows work on a chunk.
+  const std::byte* ahead[2] = {nullptr, nullptr};
 };
 
 struct FewRowsArgs {
@@ -38,6 +41,9 @@ struct FewRowsArgs {
   float* y = nullptr;                // [rows, y_stride]; 16 columns are written
   int y_stride = 0;
 };
+
+// How far ahead of its use a packed panel is fetched while it is expanded: some 400 cycles.
+inline constexpr size_t kFetchAheadBytes = 3072;
 
 struct LevelKernels {
   // f32 of `count` (a multiple of 32) bf16 values.

@@ -1,7 +1,9 @@
 #include "common/tokenizer/nfc.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -105,14 +107,31 @@ void decompose(char32_t c, std::vector<Element>& out) {
   }
 }
 
+// Stable, by class: a counting sort, so that a megabyte of marks takes no longer than another text.
+void sort_marks(std::span<Element> marks) {
+  const auto by_class = [](const Element& a, const Element& b) {
+    return a.combining_class < b.combining_class;
+  };
+  if (std::is_sorted(marks.begin(), marks.end(), by_class)) {
+    return;
+  }
+  std::array<size_t, 257> begins{};  // where the marks of each class go
+  for (const Element& mark : marks) {
+    ++begins[mark.combining_class + size_t{1}];
+  }
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  const std::vector<Element> unsorted(marks.begin(), marks.end());
+  for (const Element& mark : unsorted) {
+    marks[begins[mark.combining_class]++] = mark;
+  }
+}
+
 void order_marks(std::vector<Element>& elements) {
   const auto is_starter = [](const Element& e) { return e.combining_class == 0; };
   for (auto begin = elements.begin(); begin != elements.end();) {
     begin = std::find_if_not(begin, elements.end(), is_starter);
     const auto end = std::find_if(begin, elements.end(), is_starter);
-    std::stable_sort(begin, end, [](const Element& a, const Element& b) {
-      return a.combining_class < b.combining_class;
-    });
+    sort_marks({begin, end});
     begin = end;
   }
 }

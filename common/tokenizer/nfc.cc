@@ -195,6 +195,9 @@ std::optional<std::string> to_nfc(std::string_view text) {
       append_utf8(out, element.value);
     }
   }
+  if (out == text) {  // the first look is conservative
+    return std::nullopt;
+  }
   return out;
 }
 

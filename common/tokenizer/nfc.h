@@ -9,8 +9,8 @@
 
 namespace baton::tokenizer {
 
-// `text` in form C, or nothing when it is so already, which costs one pass over it. Bytes that are
-// not UTF-8 stay as they are. Thread-safe. O(n).
+// `text` in form C, or nothing when it is so already. Bytes that are not UTF-8 stay as they are.
+// Thread-safe. O(n).
 std::optional<std::string> to_nfc(std::string_view text);
 
 }  // namespace baton::tokenizer

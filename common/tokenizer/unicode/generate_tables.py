@@ -107,5 +107,4 @@ def main():
     print("}  // namespace baton::tokenizer")
 
 
-if __name__ == "__main__":
-    main()
+main()

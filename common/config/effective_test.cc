@@ -1,0 +1,204 @@
+#include "common/config/effective.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace baton::config {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+Config cluster(const std::vector<std::string>& prefill_cpus,
+               const std::vector<std::string>& decode_cpus) {
+  Config config;
+  for (const std::string& cpus : prefill_cpus) {
+    Worker& worker = config.prefill.emplace_back();
+    worker.name = "p" + std::to_string(config.prefill.size() - 1);
+    worker.cpus = cpus;
+  }
+  for (const std::string& cpus : decode_cpus) {
+    Worker& worker = config.decode.emplace_back();
+    worker.name = "d" + std::to_string(config.decode.size() - 1);
+    worker.cpus = cpus;
+  }
+  return config;
+}
+
+TEST(EffectiveTest, CutsTheCpusIntoContiguousRanges) {
+  const Config config = cluster({"auto", "auto"}, {"auto"});
+  const Machine machine{{0, 1, 2, 3, 8, 9, 10, 11}, 0, 1ull << 30};
+  const auto d0 = effective_cpus(config, config.decode[0], machine);
+  const auto p0 = effective_cpus(config, config.prefill[0], machine);
+  const auto p1 = effective_cpus(config, config.prefill[1], machine);
+  ASSERT_TRUE(d0.ok() && p0.ok() && p1.ok());
+  EXPECT_THAT(d0->cpus, ElementsAre(0, 1));
+  EXPECT_THAT(p0->cpus, ElementsAre(2, 3, 8));
+  EXPECT_THAT(p1->cpus, ElementsAre(9, 10, 11));
+  EXPECT_FALSE(d0->shared || p0->shared || p1->shared);
+}
+
+TEST(EffectiveTest, GivesEachOfTwoWorkersOneOfTwoCpus) {
+  const Config config = cluster({"auto"}, {"auto"});
+  const Machine machine{{0, 1}, 0, 1ull << 30};
+  EXPECT_THAT(effective_cpus(config, config.decode[0], machine)->cpus, ElementsAre(0));
+  EXPECT_THAT(effective_cpus(config, config.prefill[0], machine)->cpus, ElementsAre(1));
+}
+
+TEST(EffectiveTest, WorkersTakeTurnsWhenCpusAreFew) {
+  const Config config = cluster({"auto", "auto"}, {"auto", "auto"});
+  const Machine machine{{4, 5}, 0, 1ull << 30};
+  EXPECT_THAT(effective_cpus(config, config.decode[0], machine)->cpus, ElementsAre(4));
+  EXPECT_THAT(effective_cpus(config, config.decode[1], machine)->cpus, ElementsAre(5));
+  EXPECT_THAT(effective_cpus(config, config.prefill[0], machine)->cpus, ElementsAre(4));
+  const auto p1 = effective_cpus(config, config.prefill[1], machine);
+  EXPECT_THAT(p1->cpus, ElementsAre(5));
+  EXPECT_TRUE(p1->shared);
+  EXPECT_FALSE(effective_spinning(config.prefill[1], *p1));
+}
+
+TEST(EffectiveTest, KeepsToTheQuota) {
+  const Config config = cluster({}, {"auto"});
+  const Machine machine{{0, 1, 2, 3}, 1.5, 1ull << 30};
+  EXPECT_THAT(effective_cpus(config, config.decode[0], machine)->cpus, ElementsAre(0, 1));
+}
+
+TEST(EffectiveTest, LeavesNamedCpusToTheirWorkers) {
+  const Config config = cluster({"0-1"}, {"auto", "auto"});
+  const Machine machine{{0, 1, 2, 3}, 0, 1ull << 30};
+  EXPECT_THAT(effective_cpus(config, config.prefill[0], machine)->cpus, ElementsAre(0, 1));
+  EXPECT_THAT(effective_cpus(config, config.decode[0], machine)->cpus, ElementsAre(2));
+  EXPECT_THAT(effective_cpus(config, config.decode[1], machine)->cpus, ElementsAre(3));
+}
+
+TEST(EffectiveTest, SharesWhenEveryCpuIsNamed) {
+  const Config config = cluster({"0,1"}, {"auto"});
+  const Machine machine{{0, 1}, 0, 1ull << 30};
+  const auto d0 = effective_cpus(config, config.decode[0], machine);
+  EXPECT_THAT(d0->cpus, ElementsAre(0, 1));
+  EXPECT_TRUE(d0->shared);
+}
+
+TEST(EffectiveTest, RefusesACpuOutsideTheMaskByName) {
+  const Config config = cluster({"2,7"}, {"auto"});
+  const Machine machine{{0, 1, 2, 3, 6}, 0, 1ull << 30};
+  EXPECT_EQ(effective_cpus(config, config.prefill[0], machine).status().message(),
+            "cpus of p0: CPU 7 is not one that this process may use; those are 0-3,6");
+}
+
+TEST(EffectiveTest, FollowsAnExplicitWaiting) {
+  Worker worker;
+  WorkerCpus shared{{0}, true};
+  WorkerCpus own{{0}, false};
+  EXPECT_FALSE(effective_spinning(worker, shared));
+  EXPECT_TRUE(effective_spinning(worker, own));
+  worker.waiting = Waiting::kSpin;
+  EXPECT_TRUE(effective_spinning(worker, shared));
+  worker.waiting = Waiting::kYield;
+  EXPECT_FALSE(effective_spinning(worker, own));
+}
+
+TEST(EffectiveTest, SizesTheKvCache) {
+  Config config = cluster({"auto"}, {"auto"});
+  const Machine machine{{0}, 0, 8ull << 30};
+  Worker& worker = config.decode[0];
+  EXPECT_EQ(effective_kv_cache_bytes(config, worker, machine, 1000), 1ull << 30);
+  EXPECT_EQ(effective_kv_cache_bytes(config, worker, {{0}, 0, 100 << 20}, 1000), 64ull << 20);
+  worker.kv_cache = {KvCacheSize::Unit::kBytes, 12345};
+  EXPECT_EQ(effective_kv_cache_bytes(config, worker, machine, 1000), 12345u);
+  worker.kv_cache = {KvCacheSize::Unit::kBlocks, 64};
+  EXPECT_EQ(effective_kv_cache_bytes(config, worker, machine, 1000), 64'000u);
+  worker.kv_cache = {KvCacheSize::Unit::kBlocks, UINT64_MAX};
+  EXPECT_EQ(effective_kv_cache_bytes(config, worker, machine, 1000), UINT64_MAX);
+}
+
+TEST(EffectiveTest, SegmentsAreTheLeastCommonMultipleOfTheDegrees) {
+  Config config = cluster({"auto"}, {"auto", "auto"});
+  EXPECT_EQ(effective_reduction_segments(config), 1);
+  config.prefill[0].tensor_parallel = 2;
+  config.decode[1].tensor_parallel = 4;
+  EXPECT_EQ(effective_reduction_segments(config), 4);
+  config.reduction_segments = 8;
+  EXPECT_EQ(effective_reduction_segments(config), 8);
+}
+
+TEST(EffectiveTest, ReadsCpuLists) {
+  EXPECT_THAT(*parse_cpu_list("0-3,8"), ElementsAre(0, 1, 2, 3, 8));
+  EXPECT_THAT(*parse_cpu_list("5,2,2-3"), ElementsAre(2, 3, 5));
+  for (const char* bad : {"", "a", "1-", "-1", "3-1", "1,", ",1", "4096", "0-99999999999", "1 2"}) {
+    EXPECT_FALSE(parse_cpu_list(bad).ok()) << bad;
+  }
+}
+
+// ---- the machine
+
+class MachineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = testing::TempDir() + "/baton_machine_" + std::to_string(getpid());
+    std::filesystem::remove_all(root_);
+    write("/proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 1 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+  std::string root_;
+};
+
+TEST_F(MachineTest, ReadsThisMachine) {
+  const Result<Machine> machine = read_machine();
+  ASSERT_TRUE(machine.ok()) << machine.status().to_string();
+  EXPECT_FALSE(machine->cpus.empty());
+  EXPECT_GT(machine->memory_bytes, 64u << 20);
+}
+
+TEST_F(MachineTest, HasNoLimitsWithoutCgroups) {
+  const Result<Machine> machine = read_machine(root_);
+  ASSERT_TRUE(machine.ok());
+  EXPECT_EQ(machine->cpu_quota, 0);
+  EXPECT_EQ(machine->memory_bytes, 8ull << 30);
+}
+
+TEST_F(MachineTest, TakesTheTightestLimitOfVersion2) {
+  write("/proc/self/cgroup", "0::/a/b\n");
+  write("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  write("/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+  write("/sys/fs/cgroup/cpu.max", "400000 100000\n");
+  write("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  write("/sys/fs/cgroup/a/memory.max", "1073741824\n");
+  const Result<Machine> machine = read_machine(root_);
+  ASSERT_TRUE(machine.ok());
+  EXPECT_EQ(machine->cpu_quota, 1.5);
+  EXPECT_EQ(machine->memory_bytes, 1ull << 30);
+}
+
+TEST_F(MachineTest, ReadsVersion1) {
+  write("/proc/self/cgroup", "4:cpu,cpuacct:/docker/x\n3:memory:/docker/x\n0::/\n");
+  // A container sees its own group at the root of the mount.
+  write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
+  write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
+  const Result<Machine> machine = read_machine(root_);
+  ASSERT_TRUE(machine.ok());
+  EXPECT_EQ(machine->cpu_quota, 2);
+  EXPECT_EQ(machine->memory_bytes, 2ull << 30);
+}
+
+TEST_F(MachineTest, UnlimitedVersion1IsNoLimit) {
+  write("/proc/self/cgroup", "4:cpu:/\n3:memory:/\n");
+  write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  const Result<Machine> machine = read_machine(root_);
+  ASSERT_TRUE(machine.ok());
+  EXPECT_EQ(machine->cpu_quota, 0);
+  EXPECT_EQ(machine->memory_bytes, 8ull << 30);
+}
+
+}  // namespace
+}  // namespace baton::config

@@ -45,10 +45,10 @@ struct AttentionParams {
   int q_stride = 0;
   uint16_t* out = nullptr;  // [rows, out_stride] bf16, same columns
   int out_stride = 0;
-  int rows = 0;                     // query tokens of this sequence in the step
-  int first_position = 0;           // absolute position of row 0; row i sees keys 0..first+i
-  std::span<const BlockId> blocks;  // block table of the sequence from position 0
-  KvLayerView kv;
+  int rows = 0;                          // query tokens of this sequence in the step
+  int first_position = 0;                // absolute position of row 0; row i sees keys 0..first+i
+  std::span<const BlockId> blocks = {};  // block table of the sequence from position 0
+  KvLayerView kv = {};
   int kv_head = 0;                       // of the rank
   int q_head_begin = 0, q_head_end = 0;  // the rank's query heads that read kv_head
   float scale = 0;                       // > 0

@@ -352,6 +352,14 @@ TEST_P(AttentionTest, SurvivesScoresThatOverflowExp) {
   expect_reference(s, s.run_all(GetParam()));
 }
 
+TEST(AttentionDeathTest, RefusesABlockTableThatEndsTooEarly) {
+  AttentionParams p{.rows = 1, .first_position = 32, .q_head_end = 1, .scale = 1.0f};
+  const BlockId blocks[] = {0};
+  p.blocks = blocks;
+  p.kv = {.block_tokens = 32, .kv_heads = 1, .head_dim = 64};
+  EXPECT_DEATH(attention(Isa::kScalar, p, 0, 1, nullptr), "ends before the last visible key");
+}
+
 TEST(AttentionGrainTest, IsATileOfPairs) {
   for (Isa isa : device::available_isas()) {
     EXPECT_GE(attention_row_grain(isa, 1), 16);

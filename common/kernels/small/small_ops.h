@@ -20,7 +20,7 @@ struct ResidualNormParams {
   float* residual = nullptr;  // [rows, n] f32, updated
   // Partial results of a row-split product, one per reduction segment that is not empty, ascending:
   // [rows, part_stride] f32 each.
-  std::span<const float* const> parts;
+  std::span<const float* const> parts = {};
   int part_stride = 0;
   const float* weight = nullptr;  // [n]; null: add only, x is not written
   uint16_t* x = nullptr;          // [rows, x_stride] bf16
@@ -47,8 +47,8 @@ struct QkvParams {
   int q_heads = 0;
   uint16_t* q_out = nullptr;  // [rows, q_stride]
   int q_stride = 0;
-  KvLayerView kv;  // kv.kv_heads heads, kv.head_dim <= kMaxHeadDim
-  RopeTable rope;
+  KvLayerView kv = {};  // kv.kv_heads heads, kv.head_dim <= kMaxHeadDim
+  RopeTable rope = {};
   // Of each row: its absolute position, and the block that holds it.
   const int32_t* positions = nullptr;   // [rows]
   const BlockId* slot_block = nullptr;  // [rows]; slot = position % block_tokens

@@ -288,6 +288,15 @@ TEST_P(SmallOpsTest, RopeWritesQueriesAndPairedKeysAndValues) {
   }
 }
 
+TEST(SmallOpsDeathTest, RefusesShapesThatDoNotFit) {
+  const ResidualNormParams odd{.n = 0};
+  EXPECT_DEATH(residual_norm(Isa::kScalar, odd, 0, 1), "n must be positive");
+  const QkvParams wide{.kv = {.kv_heads = 1, .head_dim = 2 * kMaxHeadDim}};
+  EXPECT_DEATH(rope_and_store(Isa::kScalar, wide, 0, 1), "at most kMaxHeadDim");
+  const SwigluParams narrow{.h_stride = 1, .n = 2};
+  EXPECT_DEATH(swiglu(Isa::kScalar, narrow, 0, 1), "shorter than n");
+}
+
 TEST(Bf16Test, RoundsToNearestEvenAndKeepsNaN) {
   EXPECT_EQ(bf16_from_float(1.0f), 0x3F80);
   EXPECT_EQ(bf16_from_float(std::bit_cast<float>(0x3F808000u)), 0x3F80);  // half, down to even

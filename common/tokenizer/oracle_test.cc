@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "common/tokenizer/nfc.h"
 #include "common/tokenizer/pre_tokenizer.h"
 #include "common/tokenizer/test_vocabulary.h"
 #include "common/tokenizer/tokenizer.h"
@@ -62,7 +62,7 @@ TEST(TokenizerOracleTest, EveryTextHasTheExpectedIdsAndPieces) {
       EXPECT_EQ(llama.encode(text), numbers(fields[4])) << "reduced llama: " << fields[0];
       EXPECT_EQ(qwen.encode(text), numbers(fields[6])) << "reduced qwen: " << fields[0];
     }
-    EXPECT_EQ(qwen.decode(qwen.encode(text)), text);
+    EXPECT_EQ(qwen.decode(qwen.encode(text)), to_nfc(text).value_or(text));
   }
   EXPECT_GE(texts, 2000u);
 }
@@ -152,32 +152,37 @@ TEST(TokenizerOracleTest, MegabyteRunsHaveTheExpectedIds) {
 }
 
 template <typename Work>
-double best_seconds(const Work& work) {
-  double best = 1e9;
-  for (int round = 0; round < 2; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    best = std::min(best, taken.count());
-  }
-  return best;
+double seconds(const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  return taken.count();
 }
 
-// Linear is 4, quadratic 16. The constant keeps very short times out of the comparison.
+// Linear is 4, quadratic 16. The constant keeps very short times out of the comparison, the
+// repetition other processes: a quadratic scanner fails each time.
+template <typename Work>
+bool is_about_linear(const Work& work, char unit) {
+  const std::string small(250'000, unit);
+  const std::string large(1'000'000, unit);
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    if (seconds([&] { work(large); }) < 8 * seconds([&] { work(small); }) + 0.02) {
+      return true;
+    }
+  }
+  return false;
+}
+
 TEST(TokenizerOracleTest, TimeGrowsAboutLinearlyOnRuns) {
   const Tokenizer smollm = smollm2_tokenizer();
   for (const char unit : {'a', ' ', '\n', '7', '!', '\''}) {
-    const std::string small(250'000, unit);
-    const std::string large(1'000'000, unit);
-    const auto encode = [&](const std::string& text) {
-      return best_seconds([&] { EXPECT_FALSE(smollm.encode(text).empty()); });
-    };
-    EXPECT_LT(encode(large), 8 * encode(small) + 0.02) << "smollm, character " << int{unit};
+    const auto encode = [&](const std::string& text) { EXPECT_FALSE(smollm.encode(text).empty()); };
+    EXPECT_TRUE(is_about_linear(encode, unit)) << "smollm, character " << int{unit};
     for (const auto pre : {PreTokenizer::kGpt2, PreTokenizer::kLlamaBpe, PreTokenizer::kQwen2}) {
       const auto split = [&](const std::string& text) {
-        return best_seconds([&] { EXPECT_FALSE(piece_lengths(pre, text).empty()); });
+        EXPECT_FALSE(piece_lengths(pre, text).empty());
       };
-      EXPECT_LT(split(large), 8 * split(small) + 0.02)
+      EXPECT_TRUE(is_about_linear(split, unit))
           << "pre-tokenizer " << static_cast<int>(pre) << ", character " << int{unit};
     }
   }
@@ -186,7 +191,7 @@ TEST(TokenizerOracleTest, TimeGrowsAboutLinearlyOnRuns) {
 // Random bytes survive: with every byte in the vocabulary, exactly; with SmolLM2's, but for the
 // bytes that it lacks.
 TEST(TokenizerOracleTest, RandomBytesSurviveTheRoundTrip) {
-  const Tokenizer qwen = created(reduced_vocabulary("qwen3"));
+  const Tokenizer llama = created(reduced_vocabulary("llama3"));
   const Tokenizer smollm = smollm2_tokenizer();
   std::mt19937 random(11);
   for (int round = 0; round < 300; ++round) {
@@ -195,8 +200,8 @@ TEST(TokenizerOracleTest, RandomBytesSurviveTheRoundTrip) {
       c = static_cast<char>(random() % (round % 2 == 0 ? 256 : 128));
     }
     std::string bytes;
-    for (const TokenId id : qwen.encode(text)) {
-      bytes += qwen.token_bytes(id);
+    for (const TokenId id : llama.encode(text)) {
+      bytes += llama.token_bytes(id);
     }
     EXPECT_EQ(bytes, text);
     std::string kept;

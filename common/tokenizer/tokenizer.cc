@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "common/tokenizer/nfc.h"
 #include "common/tokenizer/utf8.h"
 
 namespace baton::tokenizer {
@@ -53,6 +54,7 @@ Result<Tokenizer> Tokenizer::create(VocabularySpec spec) {
 
   Tokenizer tokenizer(std::move(vocabulary), std::move(merger), *pre_tokenizer);
   const bool is_llama = *pre_tokenizer == PreTokenizer::kLlamaBpe;
+  tokenizer.is_nfc_ = *pre_tokenizer == PreTokenizer::kQwen2;
   tokenizer.bos_id_ = spec.bos_id;
   tokenizer.eos_id_ = spec.eos_id;
   tokenizer.padding_id_ = spec.padding_id;
@@ -138,6 +140,11 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
 
 void Tokenizer::encode_ordinary(std::string_view text, BpeMerger::Scratch& scratch,
                                 std::vector<TokenId>& out) const {
+  std::optional<std::string> normalized;
+  if (is_nfc_) {
+    normalized = to_nfc(text);
+    text = normalized ? std::string_view(*normalized) : text;
+  }
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = next_piece_end(pre_tokenizer_, text, begin);
     const std::string_view piece = text.substr(begin, end - begin);

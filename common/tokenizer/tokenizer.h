@@ -47,7 +47,8 @@ class Tokenizer final {
   static Result<Tokenizer> create(VocabularySpec spec);
 
   // Bytes that are not UTF-8 are kept: they become byte tokens. A byte without a token of its own
-  // (SmolLM2 lacks some control characters) is dropped, as the reference implementation does.
+  // (SmolLM2 lacks some control characters) is dropped, and with qwen2 text is brought to NFC
+  // (nfc.h), both as the reference implementation does; else decode gives the text back.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   // Always valid UTF-8: each maximal invalid part of the tokens' joined bytes becomes one U+FFFD.
@@ -104,6 +105,7 @@ class Tokenizer final {
   std::vector<bool> is_whole_word_;
   SpecialTokenMatcher always_;        // user-defined tokens
   SpecialTokenMatcher with_control_;  // user-defined, control and unknown tokens
+  bool is_nfc_ = false;               // ordinary text is brought to NFC first
   std::optional<TokenId> bos_id_;
   std::optional<TokenId> eos_id_;
   std::optional<TokenId> padding_id_;

@@ -107,4 +107,5 @@ def main():
     print("}  // namespace baton::tokenizer")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -14,9 +14,9 @@ import random
 import sys
 
 from gguf import GGUFReader
-from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from case_texts import plain_texts, special_texts
+from case_texts import mark_texts, plain_texts, special_texts
 
 HERE = pathlib.Path(__file__).parent
 LLAMA_PATTERN = (
@@ -49,6 +49,8 @@ def oracle(vocab, merges, pre, ignore_merges=False, special=(), user_defined=())
     model = models.BPE(vocab=vocab, merges=merges, ignore_merges=ignore_merges)
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = PRE_TOKENIZERS[pre]
+    if pre == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.add_tokens([AddedToken(t, normalized=False) for t in user_defined])
     tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in special])
     return tokenizer
@@ -152,6 +154,23 @@ def write_long_runs(path, tokenizer):
             out.write(b"\t".join([escape(unit), str(len(ids)).encode(), str(digest).encode()]) + b"\n")
 
 
+def write_nfc(cases_path, digests_path):
+    """Texts with marks in form C, and a digest of each 4,096 code points in several contexts."""
+    to_nfc = normalizers.NFC().normalize_str
+    with open(cases_path, "wb") as out:
+        for text in dict.fromkeys(mark_texts()):
+            out.write(escape(text) + b"\t" + escape(to_nfc(text)) + b"\n")
+    with open(digests_path, "w") as out:
+        for block in range(0, 0x110000, 0x1000):
+            digest = 0xCBF29CE484222325  # FNV-1a
+            for c in range(block, block + 0x1000):
+                if not 0xD800 <= c <= 0xDFFF:
+                    c = chr(c)
+                    for byte in to_nfc(f"{c} e{c}\u0323{c}\u1161 \u0301\u0334{c}{c}").encode():
+                        digest = (digest ^ byte) * 0x100000001B3 % 2**64
+            out.write(f"{block:x} {digest:x}\n")
+
+
 def main():
     smollm2_path, llama_path, qwen_path = sys.argv[1:4]
     vocab, merges, special = read_smollm2(smollm2_path)
@@ -183,8 +202,10 @@ def main():
     write_cases(HERE / "cases.tsv", texts, columns)
     write_cases(HERE / "special_cases.tsv", list(dict.fromkeys(special_texts())), with_special)
     write_code_points(HERE / "code_points.txt")
+    write_nfc(HERE / "nfc_cases.tsv", HERE / "nfc_digests.txt")
     write_long_runs(HERE / "long_runs.tsv", smollm)
     print(len(texts), "texts", file=sys.stderr)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+#include "router/api/choice_stream.h"
+
+namespace baton::router {
+
+ChoiceDelta ChoiceStream::push(TokenId id, const wire::TokenLogprob* logprob,
+                               wire::FinishReason finish) {
+  ChoiceDelta delta;
+  delta.choice = choice_;
+  delta.first = ids_.empty();
+  delta.ids = {id};
+  if (logprob != nullptr) {
+    delta.logprobs = {*logprob};
+  }
+  ids_.push_back(id);
+  // The end token is no text of the answer, whatever skip_special_tokens says.
+  const bool ended_by_token = finish == wire::FinishReason::kStop && tokenizer_->is_end(id);
+  std::string text = ended_by_token ? std::string() : detokenizer_.feed(id);
+  if (finish != wire::FinishReason::kNone) {
+    text += detokenizer_.finish();
+  }
+  const bool stops_count = static_cast<int>(ids_.size()) >= options_.min_tokens;
+  StopMatcher::Out out = stops_.feed(text, stops_count);
+  delta.text = std::move(out.text);
+  if (out.matched >= 0) {
+    const std::string& stop = options_.stop[static_cast<size_t>(out.matched)];
+    delta.stop_text = stop;
+    if (options_.include_stop_text) {
+      delta.text += stop;
+    }
+    finish = wire::FinishReason::kStop;
+  } else if (finish != wire::FinishReason::kNone) {
+    delta.text += stops_.finish();
+  }
+  finish_ = finish;
+  delta.finish = finish;
+  return delta;
+}
+
+}  // namespace baton::router

@@ -1,0 +1,291 @@
+#include "router/api/response.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "common/http/error.h"
+
+namespace baton::router {
+namespace {
+
+// JSON has no infinity; OpenAI itself writes this value.
+void append_logprob(std::string& out, float logprob) {
+  if (!std::isfinite(logprob)) {
+    out += "-9999.0";
+    return;
+  }
+  char text[40];
+  const auto end = std::to_chars(text, text + sizeof(text), logprob).ptr;
+  out.append(text, end);
+}
+
+void append_field(std::string& out, std::string_view name, std::string_view text) {
+  out += '"';
+  out += name;
+  out += "\":";
+  http::append_json_string(out, text);
+}
+
+size_t characters(std::string_view text) {
+  size_t count = 0;
+  for (const char c : text) {
+    count += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+  }
+  return count;
+}
+
+std::string_view finish_name(wire::FinishReason finish) {
+  switch (finish) {
+    case wire::FinishReason::kNone:
+    case wire::FinishReason::kCancelled:
+      return "";
+    case wire::FinishReason::kStop:
+      return "stop";
+    case wire::FinishReason::kLength:
+      return "length";
+  }
+  return "";
+}
+
+}  // namespace
+
+void append_usage(std::string& out, const Usage& usage) {
+  out += "{\"prompt_tokens\":" + std::to_string(usage.prompt_tokens) +
+         ",\"completion_tokens\":" + std::to_string(usage.completion_tokens) +
+         ",\"total_tokens\":" + std::to_string(usage.prompt_tokens + usage.completion_tokens) +
+         ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.cached_tokens) +
+         "}}";
+}
+
+void append_ids(std::string& out, const std::vector<TokenId>& ids) {
+  out += '[';
+  for (size_t i = 0; i < ids.size(); ++i) {
+    out += i == 0 ? "" : ",";
+    out += std::to_string(ids[i]);
+  }
+  out += ']';
+}
+
+void ResponseFormat::begin(std::string& out, std::string_view object) const {
+  out += '{';
+  append_field(out, "id", id_);
+  out += ",\"object\":\"";
+  out += object;
+  out += "\",\"created\":" + std::to_string(created_) + ',';
+  append_field(out, "model", model_);
+  out += ',';
+}
+
+void ResponseFormat::append_finish(std::string& out, wire::FinishReason finish,
+                                   const std::optional<std::string>& stop_text, bool last) const {
+  out += ",\"finish_reason\":";
+  if (last && finish != wire::FinishReason::kNone) {
+    out += '"';
+    out += finish_name(finish);
+    out += '"';
+  } else {
+    out += "null";
+  }
+  if (last && stop_text) {
+    out += ',';
+    append_field(out, "stop_reason", *stop_text);
+  }
+}
+
+void ResponseFormat::append_token(std::string& out, TokenId id) const {
+  http::append_json_string(out, tokenizer_.token_bytes(id));
+}
+
+void ResponseFormat::append_chat_logprob(std::string& out, TokenId id,
+                                         const wire::TokenLogprob& logprob) const {
+  const auto entry = [&](TokenId token, float value) {
+    out += "{\"token\":";
+    append_token(out, token);
+    out += ",\"logprob\":";
+    append_logprob(out, value);
+    out += ",\"bytes\":[";
+    const std::string_view bytes = tokenizer_.token_bytes(token);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      out += i == 0 ? "" : ",";
+      out += std::to_string(static_cast<unsigned>(static_cast<unsigned char>(bytes[i])));
+    }
+    out += ']';
+  };
+  entry(id, logprob.logprob);
+  out += ",\"top_logprobs\":[";
+  const auto wanted = static_cast<size_t>(std::max(0, request_.sampling.logprobs));
+  for (size_t i = 0; i < logprob.top.size() && i < wanted; ++i) {
+    out += i == 0 ? "" : ",";
+    entry(logprob.top[i].first, logprob.top[i].second);
+    out += '}';
+  }
+  out += "]}";
+}
+
+void ResponseFormat::append_logprobs(std::string& out, const std::vector<TokenId>& ids,
+                                     const std::vector<wire::TokenLogprob>& logprobs,
+                                     size_t text_offset) const {
+  out += ",\"logprobs\":";
+  if (request_.sampling.logprobs < 0) {
+    out += "null";
+    return;
+  }
+  const size_t count = std::min(ids.size(), logprobs.size());
+  if (request_.chat) {
+    out += "{\"content\":[";
+    for (size_t i = 0; i < count; ++i) {
+      out += i == 0 ? "" : ",";
+      append_chat_logprob(out, ids[i], logprobs[i]);
+    }
+    out += "],\"refusal\":null}";
+    return;
+  }
+  std::string tokens;
+  std::string values;
+  std::string tops;
+  std::string offsets;
+  for (size_t i = 0; i < count; ++i) {
+    const char* comma = i == 0 ? "" : ",";
+    tokens += comma;
+    append_token(tokens, ids[i]);
+    values += comma;
+    append_logprob(values, logprobs[i].logprob);
+    offsets += comma + std::to_string(text_offset);
+    text_offset += characters(tokenizer_.token_bytes(ids[i]));
+    tops += comma;
+    tops += '{';
+    append_token(tops, ids[i]);
+    tops += ':';
+    append_logprob(tops, logprobs[i].logprob);
+    for (const auto& [id, value] : logprobs[i].top) {
+      if (id != ids[i]) {
+        tops += ',';
+        append_token(tops, id);
+        tops += ':';
+        append_logprob(tops, value);
+      }
+    }
+    tops += '}';
+  }
+  out += "{\"tokens\":[" + tokens + "],\"token_logprobs\":[" + values + "],\"top_logprobs\":[" +
+         tops + "],\"text_offset\":[" + offsets + "]}";
+}
+
+std::string ResponseFormat::event(const ChoiceDelta& delta, int index, const Usage* usage,
+                                  const std::vector<TokenId>* prompt, bool last) {
+  std::string out = "data: ";
+  begin(out, request_.chat ? "chat.completion.chunk" : "text_completion");
+  out += "\"choices\":[{\"index\":" + std::to_string(index) + ',';
+  if (request_.chat) {
+    out += "\"delta\":{";
+    if (delta.first) {
+      out += "\"role\":\"assistant\",";
+      append_field(out, "content", delta.text);
+    } else if (!delta.text.empty()) {
+      append_field(out, "content", delta.text);
+    }
+    out += '}';
+  } else {
+    append_field(out, "text", delta.text);
+  }
+  if (text_offsets_.size() <= static_cast<size_t>(index)) {
+    text_offsets_.resize(static_cast<size_t>(index) + 1);
+  }
+  append_logprobs(out, delta.ids, delta.logprobs, text_offsets_[static_cast<size_t>(index)]);
+  for (const TokenId id : delta.ids) {
+    text_offsets_[static_cast<size_t>(index)] += characters(tokenizer_.token_bytes(id));
+  }
+  append_finish(out, delta.finish, delta.stop_text, last);
+  if (request_.return_token_ids) {
+    out += ",\"token_ids\":";
+    append_ids(out, delta.ids);
+    if (prompt != nullptr) {
+      out += ",\"prompt_token_ids\":";
+      append_ids(out, *prompt);
+    }
+  }
+  out += "}]";
+  if (usage != nullptr) {
+    out += ",\"usage\":";
+    append_usage(out, *usage);
+  } else if (request_.include_usage) {
+    out += ",\"usage\":null";
+  }
+  out += "}\n\n";
+  return out;
+}
+
+std::string ResponseFormat::delta_events(const ChoiceDelta& delta, int index, const Usage* usage,
+                                         const std::vector<TokenId>* prompt) {
+  if (!request_.chat || delta.finish == wire::FinishReason::kNone) {
+    return event(delta, index, usage, prompt, true);
+  }
+  // Chat streams end a choice with an event of its own, whose delta is empty.
+  std::string out;
+  if (delta.first || !delta.text.empty() || !delta.ids.empty()) {
+    out = event(delta, index, usage, prompt, false);
+  }
+  ChoiceDelta end;
+  end.choice = delta.choice;
+  end.finish = delta.finish;
+  end.stop_text = delta.stop_text;
+  return out + event(end, index, usage, nullptr, true);
+}
+
+std::string ResponseFormat::usage_event(const Usage& usage, std::string_view trace_json) const {
+  std::string out = "data: ";
+  begin(out, request_.chat ? "chat.completion.chunk" : "text_completion");
+  out += "\"choices\":[],\"usage\":";
+  append_usage(out, usage);
+  if (!trace_json.empty()) {
+    out += ",\"baton\":";
+    out += trace_json;
+  }
+  out += "}\n\n";
+  return out;
+}
+
+std::string ResponseFormat::error_event(std::string_view error_json) {
+  return "data: " + std::string(error_json) + "\n\n";
+}
+
+std::string ResponseFormat::whole(const std::vector<WholeChoice>& choices, const Usage& usage,
+                                  std::string_view trace_json) const {
+  std::string out;
+  begin(out, request_.chat ? "chat.completion" : "text_completion");
+  out += "\"choices\":[";
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const WholeChoice& choice = choices[i];
+    out += i == 0 ? "" : ",";
+    out += "{\"index\":" + std::to_string(i) + ',';
+    if (request_.chat) {
+      out += "\"message\":{\"role\":\"assistant\",";
+      append_field(out, "content", choice.text);
+      out += ",\"refusal\":null}";
+    } else {
+      append_field(out, "text", choice.text);
+    }
+    append_logprobs(out, choice.ids, choice.logprobs, 0);
+    append_finish(out, choice.finish, choice.stop_text, true);
+    if (request_.return_token_ids) {
+      out += ",\"token_ids\":";
+      append_ids(out, choice.ids);
+      if (choice.prompt != nullptr) {
+        out += ",\"prompt_token_ids\":";
+        append_ids(out, *choice.prompt);
+      }
+    }
+    out += '}';
+  }
+  out += "],\"usage\":";
+  append_usage(out, usage);
+  if (!trace_json.empty()) {
+    out += ",\"baton\":";
+    out += trace_json;
+  }
+  out += '}';
+  return out;
+}
+
+}  // namespace baton::router

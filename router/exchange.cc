@@ -1,0 +1,209 @@
+#include "router/exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/http/error.h"
+
+namespace baton::router {
+namespace {
+
+using metrics::MetricId;
+
+void append_ms(std::string& out, std::string_view name, double ms) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "\"%.*s\":%.3f,", static_cast<int>(name.size()), name.data(),
+                ms);
+  out += text;
+}
+
+std::string_view finished_reason(wire::FinishReason finish) {
+  return finish == wire::FinishReason::kLength ? "length" : "stop";
+}
+
+}  // namespace
+
+RouterMetrics::RouterMetrics(metrics::Registry& r)
+    : registry(r),
+      ttft(r.histogram(MetricId::kTimeToFirstToken)),
+      itl(r.histogram(MetricId::kInterTokenLatency)),
+      tpot(r.histogram(MetricId::kTimePerOutputToken)),
+      latency(r.histogram(MetricId::kRequestLatency)),
+      queue_time(r.histogram(MetricId::kRequestQueueTime)),
+      prefill_time(r.histogram(MetricId::kRequestPrefillTime)),
+      decode_time(r.histogram(MetricId::kRequestDecodeTime)),
+      otel_ttft(r.histogram(MetricId::kOtelTimeToFirstToken)),
+      otel_tpot(r.histogram(MetricId::kOtelTimePerOutputToken)),
+      otel_duration(r.histogram(MetricId::kOtelRequestDuration)),
+      second_gap(r.histogram(MetricId::kSecondTokenGap)),
+      predicted_error(r.histogram(MetricId::kPredictedTtftErrorRatio)),
+      prompt_tokens(r.counter(MetricId::kPromptTokens)),
+      generation_tokens(r.counter(MetricId::kGenerationTokens)),
+      running(r.gauge(MetricId::kRequestsRunning)),
+      waiting(r.gauge(MetricId::kRequestsWaiting)) {}
+
+Exchange::Exchange(Options options, const tokenizer::Tokenizer& tokenizer, RouterMetrics& metrics)
+    : options_(std::move(options)),
+      metrics_(metrics),
+      format_(options_.request, tokenizer, options_.public_id, options_.created,
+              options_.request.model) {
+  const ApiRequest& request = options_.request;
+  choices_.resize(request.prompts.size() * static_cast<size_t>(request.n));
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices_[i].whole.prompt = &request.prompts[i / static_cast<size_t>(request.n)].tokens;
+  }
+  for (const Prompt& prompt : request.prompts) {
+    usage_.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
+  }
+  metrics_.prompt_tokens.add(static_cast<double>(usage_.prompt_tokens));
+}
+
+void Exchange::observe_token(ChoiceRecord& record, TimePoint now) {
+  metrics_.generation_tokens.add();
+  ++usage_.completion_tokens;
+  ++record.tokens;
+  if (first_token_ == TimePoint{}) {
+    first_token_ = now;
+    const double ttft = to_seconds(now - options_.arrived);
+    metrics_.ttft.observe(ttft);
+    metrics_.otel_ttft.observe(ttft);
+    if (predicted_ttft_ms_ > 0 && ttft > 0) {
+      metrics_.predicted_error.observe(predicted_ttft_ms_ / (ttft * 1e3));
+    }
+  }
+  if (record.tokens > 1) {
+    const double gap = to_seconds(now - record.last_token);
+    metrics_.itl.observe(gap);
+    if (record.tokens == 2) {
+      metrics_.second_gap.observe(gap);
+    }
+  }
+  record.last_token = now;
+  last_token_ = now;
+}
+
+void Exchange::deliver(const ChoiceDelta& delta, size_t prompt_index, TimePoint now) {
+  const ApiRequest& request = options_.request;
+  const size_t index =
+      prompt_index * static_cast<size_t>(request.n) + static_cast<size_t>(delta.choice);
+  ChoiceRecord& record = choices_[index];
+  observe_token(record, now);
+  if (delta.finish != wire::FinishReason::kNone) {
+    record.finished = true;
+    metrics_.registry.counter(MetricId::kRequestSuccess, {finished_reason(delta.finish)}).add();
+  }
+  if (!request.stream) {
+    ResponseFormat::WholeChoice& whole = record.whole;
+    whole.text += delta.text;
+    whole.ids.insert(whole.ids.end(), delta.ids.begin(), delta.ids.end());
+    whole.logprobs.insert(whole.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+    whole.finish = delta.finish;
+    whole.stop_text = delta.stop_text;
+    return;
+  }
+  const bool nothing_to_say = !delta.first && delta.text.empty() && delta.logprobs.empty() &&
+                              !request.return_token_ids && !request.continuous_usage &&
+                              delta.finish == wire::FinishReason::kNone;
+  if (nothing_to_say) {
+    return;  // half a character, or text that may become a stop string
+  }
+  if (!std::exchange(stream_begun_, true)) {
+    http::Headers headers = options_.headers;
+    headers.set("Content-Type", "text/event-stream");
+    headers.set("Cache-Control", "no-cache");
+    options_.responder->begin_stream(200, std::move(headers));
+  }
+  options_.responder->write(format_.delta_events(
+      delta, static_cast<int>(index), request.continuous_usage ? &usage_ : nullptr,
+      delta.first && request.return_token_ids ? record.whole.prompt : nullptr));
+}
+
+std::string Exchange::trace_json(const wire::RunTimings& timings,
+                                 const std::string& decode_worker) const {
+  if (!options_.request.trace) {
+    return {};
+  }
+  std::string out = "{\"prefill\":";
+  http::append_json_string(out, timings.prefill_worker);
+  out += ",\"decode\":";
+  http::append_json_string(out, decode_worker);
+  out += ",\"transport\":";
+  http::append_json_string(out, timings.transport);
+  out += ',';
+  append_ms(out, "queue_ms", timings.queue_ms);
+  append_ms(out, "prefill_ms", timings.prefill_ms);
+  append_ms(out, "transfer_ms", timings.transfer_ms);
+  append_ms(out, "transfer_visible_ms", timings.transfer_visible_ms);
+  append_ms(out, "ttft_ms", to_ms(first_token_ - options_.arrived));
+  append_ms(out, "predicted_ttft_ms", predicted_ttft_ms_);
+  out += "\"prompt_tokens_computed\":" + std::to_string(timings.prompt_tokens_computed) +
+         ",\"prompt_tokens_cached\":" + std::to_string(timings.prompt_tokens_cached) +
+         ",\"transfer_bytes\":" + std::to_string(timings.transfer_bytes) + '}';
+  return out;
+}
+
+void Exchange::observe_end(TimePoint now, const wire::RunTimings& timings) {
+  const double total = to_seconds(now - options_.arrived);
+  metrics_.latency.observe(total);
+  metrics_.otel_duration.observe(total);
+  metrics_.queue_time.observe(timings.queue_ms / 1e3);
+  metrics_.prefill_time.observe(timings.prefill_ms / 1e3);
+  metrics_.decode_time.observe(to_seconds(last_token_ - first_token_));
+  int longest = 0;
+  for (const ChoiceRecord& record : choices_) {
+    longest = std::max(longest, record.tokens);
+  }
+  if (longest > 1) {
+    const double tpot = to_seconds(last_token_ - first_token_) / (longest - 1);
+    metrics_.tpot.observe(tpot);
+    metrics_.otel_tpot.observe(tpot);
+  }
+}
+
+void Exchange::finish(TimePoint now, const wire::RunTimings& timings,
+                      const std::string& decode_worker) {
+  if (std::exchange(over_, true)) {
+    return;
+  }
+  observe_end(now, timings);
+  const std::string trace = trace_json(timings, decode_worker);
+  if (!options_.request.stream) {
+    std::vector<ResponseFormat::WholeChoice> choices;
+    for (ChoiceRecord& record : choices_) {
+      choices.push_back(std::move(record.whole));
+    }
+    http::Response response = http::json_response(200, format_.whole(choices, usage_, trace));
+    for (const auto& [name, value] : options_.headers) {
+      response.headers.set(name, value);
+    }
+    options_.responder->send(std::move(response));
+    return;
+  }
+  if (options_.request.include_usage || !trace.empty()) {
+    options_.responder->write(format_.usage_event(usage_, trace));
+  }
+  options_.responder->write(ResponseFormat::done_event());
+  options_.responder->finish();
+}
+
+void Exchange::fail(const Status& why, uint32_t retry_after_ms) {
+  if (std::exchange(over_, true)) {
+    return;
+  }
+  metrics_.registry.counter(MetricId::kRequestSuccess, {"error"}).add();
+  http::ApiError error = http::to_api_error(why);
+  if (stream_begun_) {
+    options_.responder->write(ResponseFormat::error_event(http::error_json(error)));
+    options_.responder->write(ResponseFormat::done_event());
+    options_.responder->finish();
+    return;
+  }
+  const int retry_after_s = std::clamp(static_cast<int>((retry_after_ms + 999) / 1000), 1, 30);
+  http::Response response = http::error_response(error, retry_after_s);
+  for (const auto& [name, value] : options_.headers) {
+    response.headers.set(name, value);
+  }
+  options_.responder->send(std::move(response));
+}
+
+}  // namespace baton::router

@@ -1,0 +1,79 @@
+#pragma once
+
+// One HTTP request to a completion endpoint from its acceptance to its last byte: what its choices
+// have produced, how it is written (stream or one object), and its latencies of record. Lives on
+// the router loop's thread.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/http/server.h"
+#include "common/metrics/registry.h"
+#include "router/api/response.h"
+
+namespace baton::router {
+
+// Handles of the router's metrics, looked up once.
+struct RouterMetrics {
+  explicit RouterMetrics(metrics::Registry& registry);
+  metrics::Registry& registry;
+  metrics::Histogram ttft, itl, tpot, latency, queue_time, prefill_time, decode_time;
+  metrics::Histogram otel_ttft, otel_tpot, otel_duration, second_gap, predicted_error;
+  metrics::Counter prompt_tokens, generation_tokens;
+  metrics::Gauge running, waiting;
+};
+
+class Exchange {
+ public:
+  struct Options {
+    uint64_t id = 0;
+    ApiRequest request;
+    std::shared_ptr<http::Responder> responder;
+    http::Headers headers;  // of the answer: request id, CORS
+    std::string public_id;  // "chatcmpl-..."
+    int64_t created = 0;
+    TimePoint arrived{};
+  };
+  Exchange(Options options, const tokenizer::Tokenizer& tokenizer, RouterMetrics& metrics);
+
+  uint64_t id() const { return options_.id; }
+  const ApiRequest& request() const { return options_.request; }
+  TimePoint arrived() const { return options_.arrived; }
+  bool client_alive() const { return options_.responder->alive(); }
+  bool started() const { return first_token_ != TimePoint{}; }
+  void set_predicted_ttft(double ms) { predicted_ttft_ms_ = ms; }
+  void count_cached(int64_t tokens) { usage_.cached_tokens += tokens; }
+
+  // New output of a choice of prompt `prompt_index`.
+  void deliver(const ChoiceDelta& delta, size_t prompt_index, TimePoint now);
+  // All choices of all prompts ended.
+  void finish(TimePoint now, const wire::RunTimings& timings, const std::string& decode_worker);
+  // Ends with an error: a status and JSON, or an error event in a stream that has begun.
+  void fail(const Status& why, uint32_t retry_after_ms);
+
+ private:
+  struct ChoiceRecord {
+    ResponseFormat::WholeChoice whole;
+    TimePoint last_token{};
+    int tokens = 0;
+    bool finished = false;
+  };
+  void observe_token(ChoiceRecord& record, TimePoint now);
+  void observe_end(TimePoint now, const wire::RunTimings& timings);
+  std::string trace_json(const wire::RunTimings& timings, const std::string& decode_worker) const;
+
+  Options options_;
+  RouterMetrics& metrics_;
+  ResponseFormat format_;
+  std::vector<ChoiceRecord> choices_;  // prompts x n
+  Usage usage_;
+  TimePoint first_token_{};
+  TimePoint last_token_{};
+  double predicted_ttft_ms_ = 0;
+  bool stream_begun_ = false;
+  bool over_ = false;
+};
+
+}  // namespace baton::router

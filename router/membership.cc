@@ -1,0 +1,177 @@
+#include "router/membership.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/base/log.h"
+
+namespace baton::router {
+namespace {
+
+// A descriptor of the worker's process if it is on this machine: its http address is loopback.
+int open_process(const wire::WorkerInfo& info) {
+  const bool here =
+      info.http_url.starts_with("http://127.") || info.http_url.starts_with("http://[::1]");
+  return here && info.pid != 0 ? static_cast<int>(syscall(SYS_pidfd_open, info.pid, 0)) : -1;
+}
+
+bool process_ended(int pidfd) {
+  pollfd polled{pidfd, POLLIN, 0};
+  return pidfd >= 0 && ::poll(&polled, 1, 0) > 0;
+}
+
+}  // namespace
+
+void PrefixView::apply(const wire::Heartbeat& heartbeat) {
+  if (heartbeat.cache_overflow || blocks_.size() > kLimit) {
+    blocks_.clear();
+  }
+  for (const U128& hash : heartbeat.cache_removed) {
+    blocks_.erase(hash);
+  }
+  blocks_.insert(heartbeat.cache_added.begin(), heartbeat.cache_added.end());
+}
+
+int PrefixView::leading(const std::vector<U128>& chain) const {
+  const auto missing = std::find_if(chain.begin(), chain.end(),
+                                    [this](const U128& hash) { return !blocks_.contains(hash); });
+  return static_cast<int>(missing - chain.begin());
+}
+
+Membership::~Membership() {
+  for (auto& [id, worker] : workers_) {
+    if (worker.pidfd >= 0) {
+      close(worker.pidfd);
+    }
+  }
+}
+
+std::string Membership::add(const std::string& peer, const wire::WorkerInfo& info, TimePoint now) {
+  if (info.proto_version != wire::kProtoVersion) {
+    return "the router speaks protocol version " + std::to_string(wire::kProtoVersion) +
+           ", the worker " + std::to_string(info.proto_version);
+  }
+  if (info.role == wire::Role::kRouter || info.name.empty()) {
+    return "a worker needs a name and the role prefill or decode";
+  }
+  std::vector<Incarnation> replaced;
+  for (const auto& [id, other] : workers_) {
+    if (id == info.incarnation) {
+      continue;
+    }
+    if (other.info.name == info.name && other.info.role == info.role) {
+      replaced.push_back(id);  // its earlier life
+      continue;
+    }
+    if (other.info.model_hash != info.model_hash) {
+      return "its model (" + to_hex(info.model_hash) + ") is not that of " + other.info.name +
+             " (" + to_hex(other.info.model_hash) + ")";
+    }
+    if (other.info.numerics != info.numerics) {
+      return "its numerics (" + info.numerics + ") are not those of " + other.info.name + " (" +
+             other.info.numerics + ")";
+    }
+  }
+  for (const Incarnation id : replaced) {
+    lose(id, "replaced");
+  }
+  WorkerState& worker = workers_[info.incarnation];
+  const bool is_new = worker.info.incarnation.value == 0;
+  worker.info = info;
+  worker.peer = peer;
+  worker.last_heard = now;
+  if (is_new) {
+    worker.load.blocks_free = info.blocks_total;
+    worker.load.blocks_total = info.blocks_total;
+    worker.pidfd = open_process(info);
+    log_info("worker joined", {{"worker", info.name},
+                               {"role", info.role == wire::Role::kPrefill ? "prefill" : "decode"}});
+  }
+  return {};
+}
+
+bool Membership::heard(const std::string& peer, wire::Heartbeat heartbeat, TimePoint now) {
+  WorkerState* worker = find(heartbeat.incarnation);
+  if (worker == nullptr || worker->peer != peer) {
+    return false;
+  }
+  worker->last_heard = now;
+  worker->health = heartbeat.draining ? WorkerHealth::kDraining : WorkerHealth::kReady;
+  worker->prefixes.apply(heartbeat);
+  worker->load = std::move(heartbeat);
+  return true;
+}
+
+void Membership::lose(Incarnation id, std::string_view reason) {
+  const auto it = workers_.find(id);
+  if (it == workers_.end()) {
+    return;
+  }
+  WorkerState worker = std::move(it->second);
+  workers_.erase(it);
+  if (worker.pidfd >= 0) {
+    close(worker.pidfd);
+    worker.pidfd = -1;
+  }
+  log_warn("worker gone", {{"worker", worker.info.name}, {"reason", reason}});
+  on_lost_(worker, reason);
+}
+
+void Membership::leave(Incarnation worker, std::string_view reason) { lose(worker, reason); }
+
+void Membership::sweep(TimePoint now, Duration late_by) {
+  std::vector<std::pair<Incarnation, std::string_view>> gone;
+  for (auto& [id, worker] : workers_) {
+    if (process_ended(worker.pidfd)) {
+      gone.emplace_back(id, "process ended");
+    } else if (late_by > 200ms) {
+      worker.last_heard = now;  // we slept ourselves: its heartbeats may lie in the queue
+    } else if (now - worker.last_heard > timeout_) {
+      gone.emplace_back(id, "no heartbeat");
+    }
+  }
+  for (const auto& [id, reason] : gone) {
+    lose(id, reason);
+  }
+}
+
+WorkerState* Membership::find(Incarnation worker) {
+  const auto it = workers_.find(worker);
+  return it == workers_.end() ? nullptr : &it->second;
+}
+
+std::vector<WorkerState*> Membership::ready(wire::Role role) {
+  std::vector<WorkerState*> out;
+  for (auto& [id, worker] : workers_) {
+    if (worker.info.role == role && worker.health == WorkerHealth::kReady) {
+      out.push_back(&worker);
+    }
+  }
+  std::sort(out.begin(), out.end(),
+            [](const WorkerState* a, const WorkerState* b) { return a->info.name < b->info.name; });
+  return out;
+}
+
+std::vector<int> Membership::process_fds() const {
+  std::vector<int> fds;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.pidfd >= 0) {
+      fds.push_back(worker.pidfd);
+    }
+  }
+  return fds;
+}
+
+int Membership::max_context() const {
+  int context = 0;
+  for (const auto& [id, worker] : workers_) {
+    const auto own = static_cast<int>(worker.info.max_context);
+    context = context == 0 ? own : std::min(context, own);
+  }
+  return context;
+}
+
+}  // namespace baton::router

@@ -1,0 +1,83 @@
+#pragma once
+
+// The workers that this router knows: who registered, what they last said of themselves, who is
+// gone. Lives on the router loop's thread.
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/wire/messages.h"
+
+namespace baton::router {
+
+// Block hashes that a worker said it holds: hints, bounded in number.
+class PrefixView {
+ public:
+  void apply(const wire::Heartbeat& heartbeat);
+  // How many leading blocks of the chain are held.
+  int leading(const std::vector<U128>& chain) const;
+
+ private:
+  static constexpr size_t kLimit = 1 << 20;
+  std::unordered_set<U128> blocks_;
+};
+
+enum class WorkerHealth : uint8_t { kReady, kDraining };
+
+struct WorkerState {
+  wire::WorkerInfo info;
+  std::string peer;  // routing id of its connection
+  TimePoint last_heard{};
+  wire::Heartbeat load;
+  WorkerHealth health = WorkerHealth::kReady;
+  PrefixView prefixes;
+  int pidfd = -1;  // readable when the process ends; -1 when it is not on this machine
+  // What this router has given it and has not heard of yet.
+  int64_t assigned_prompt_tokens = 0;
+  int64_t assigned_choices = 0;
+
+  Incarnation id() const { return info.incarnation; }
+};
+
+class Membership {
+ public:
+  // `on_lost` is called with a worker that is gone, before it is forgotten.
+  Membership(Duration timeout, std::function<void(WorkerState&, std::string_view reason)> on_lost)
+      : timeout_(timeout), on_lost_(std::move(on_lost)) {}
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  // Empty when the worker is accepted, else why not (another protocol, model or numerics than those
+  // that are here).
+  std::string add(const std::string& peer, const wire::WorkerInfo& info, TimePoint now);
+  // False for a worker that is not known: it should register again.
+  bool heard(const std::string& peer, wire::Heartbeat heartbeat, TimePoint now);
+  void leave(Incarnation worker, std::string_view reason);
+  // Loses workers that were silent too long or whose process ended. A caller that was itself late
+  // passes that as `late_by`: silence is then counted anew.
+  void sweep(TimePoint now, Duration late_by);
+
+  WorkerState* find(Incarnation worker);
+  // Workers that take requests, by name.
+  std::vector<WorkerState*> ready(wire::Role role);
+  const std::unordered_map<Incarnation, WorkerState>& all() const { return workers_; }
+  std::vector<int> process_fds() const;
+  // The smallest context of all workers; 0 without workers.
+  int max_context() const;
+
+ private:
+  void lose(Incarnation worker, std::string_view reason);
+
+  Duration timeout_;
+  std::function<void(WorkerState&, std::string_view)> on_lost_;
+  std::unordered_map<Incarnation, WorkerState> workers_;
+};
+
+}  // namespace baton::router

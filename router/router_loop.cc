@@ -1,0 +1,416 @@
+#include "router/router_loop.h"
+
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/http/error.h"
+
+namespace baton::router {
+namespace {
+
+constexpr Duration kTick = 50ms;
+constexpr size_t kCommandQueue = 8192;
+
+// The first signal drains; from then on a second one has its usual effect and ends the process.
+bool take_stop_signal(int fd) {
+  signalfd_siginfo info{};
+  if (fd < 0 || read(fd, &info, sizeof(info)) != sizeof(info)) {
+    return false;
+  }
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGINT);
+  sigaddset(&both, SIGTERM);
+  pthread_sigmask(SIG_UNBLOCK, &both, nullptr);
+  return true;
+}
+
+}  // namespace
+
+RouterLoop::RouterLoop(Options options, const Clock& clock, Random& random,
+                       const tokenizer::Tokenizer& tokenizer, wire::Listener listener,
+                       metrics::Registry& registry)
+    : options_(std::move(options)),
+      config_(*options_.config),
+      clock_(clock),
+      random_(random),
+      tokenizer_(tokenizer),
+      listener_(std::move(listener)),
+      metrics_(registry),
+      workers_(
+          config::scaled(config_, config_.router.worker_timeout),
+          [this](WorkerState& worker, std::string_view reason) { on_worker_lost(worker, reason); }),
+      placement_(config_.router.local_prefill),
+      wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      commands_({.items = kCommandQueue}, [this] {
+        const uint64_t one = 1;
+        (void)!write(wake_fd_, &one, sizeof(one));
+      }) {
+  BATON_CHECK(wake_fd_ >= 0, "eventfd failed");
+}
+
+RouterLoop::~RouterLoop() {
+  commands_.close();
+  close(wake_fd_);
+}
+
+bool RouterLoop::post(Command&& command) {
+  return commands_.try_push(std::move(command)) == PushResult::kPushed;
+}
+
+Exchange* RouterLoop::find_exchange(uint64_t id) {
+  const auto it = exchanges_.find(id);
+  return it == exchanges_.end() ? nullptr : it->second.get();
+}
+
+RouterRun* RouterLoop::find_run(RequestId id) {
+  const auto it = runs_.find(id);
+  return it == runs_.end() ? nullptr : it->second.get();
+}
+
+void RouterLoop::send(Incarnation worker, const wire::Message& message) {
+  if (const WorkerState* state = workers_.find(worker)) {
+    // A worker that does not read is found by its missing heartbeats.
+    (void)listener_.send(state->peer, message).ok();
+  }
+}
+
+// ---------------------------------------------------------------- commands
+
+void RouterLoop::take_commands() {
+  while (std::optional<Command> command = commands_.try_pop()) {
+    if (auto* begun = std::get_if<NewExchange>(&*command)) {
+      begin(std::move(*begun));
+    } else if (const auto* gone = std::get_if<ClientGone>(&*command)) {
+      client_gone(gone->exchange);
+    } else if (const auto* asked = std::get_if<StatusAsked>(&*command)) {
+      answer_status(*asked->responder);
+    }
+  }
+}
+
+Status RouterLoop::admit(const ApiRequest& request) {
+  if (health_.draining) {
+    return unavailable("the router is shutting down");
+  }
+  int64_t waiting = 0;
+  for (const auto& [id, run] : runs_) {
+    waiting += run->prefilled ? 0 : 1;
+  }
+  if (waiting + static_cast<int64_t>(request.prompts.size()) > config_.router.max_waiting) {
+    return resource_exhausted(std::to_string(waiting) + " requests are waiting, the limit is " +
+                              std::to_string(config_.router.max_waiting));
+  }
+  return Status();
+}
+
+void RouterLoop::begin(NewExchange command) {
+  const uint64_t id = command.options.id;
+  auto made = std::make_unique<Exchange>(std::move(command.options), tokenizer_, metrics_);
+  Exchange& exchange = *made;
+  exchanges_.emplace(id, std::move(made));
+  if (const Status status = admit(exchange.request()); !status.ok()) {
+    fail_exchange(id, status, 1000);
+    return;
+  }
+  const ApiRequest& request = exchange.request();
+  for (const std::string& field : request.ignored) {
+    metrics_.registry.counter(metrics::MetricId::kIgnoredRequestFields, {field}).add();
+  }
+  const uint64_t seed = request.seed_given ? request.sampling.seed : random_.next();
+  for (size_t i = 0; i < request.prompts.size(); ++i) {
+    auto run = std::make_unique<RouterRun>();
+    run->exchange = id;
+    run->prompt_index = i;
+    run->body.key.request.value = random_.next_u128();
+    run->body.prompt = request.prompts[i].tokens;
+    run->body.choices.resize(static_cast<size_t>(request.n));
+    run->body.sampling = request.sampling;
+    run->body.sampling.seed = seed;
+    run->body.cache_salt = request.cache_salt;
+    run->body.router = options_.incarnation;
+    for (int choice = 0; choice < request.n; ++choice) {
+      run->choices.emplace_back(
+          tokenizer_, choice,
+          ChoiceStream::Options{request.stop, request.include_stop_text,
+                                request.skip_special_tokens, request.sampling.min_tokens});
+    }
+    RouterRun& placed = *run;
+    const RequestId key = placed.key().request;
+    runs_.emplace(key, std::move(run));
+    exchange_runs_[id].push_back(key);
+    if (const Status status = place(placed); !status.ok()) {
+      fail_exchange(id, status, 1000);
+      return;
+    }
+  }
+}
+
+void RouterLoop::client_gone(uint64_t exchange) { drop_exchange(exchange, "client"); }
+
+void RouterLoop::answer_status(http::Responder& responder) const {
+  std::string workers;
+  std::string links;
+  for (const auto& [id, worker] : workers_.all()) {
+    std::string name;
+    http::append_json_string(name, worker.info.name);
+    workers += workers.empty() ? "" : ",";
+    workers += "{\"name\":" + name + ",\"role\":\"" +
+               (worker.info.role == wire::Role::kPrefill ? "prefill" : "decode") +
+               "\",\"state\":\"" + (worker.health == WorkerHealth::kReady ? "ready" : "draining") +
+               "\",\"blocks_total\":" + std::to_string(worker.load.blocks_total) +
+               ",\"blocks_free\":" + std::to_string(worker.load.blocks_free) +
+               ",\"running\":" + std::to_string(worker.load.running) +
+               ",\"waiting\":" + std::to_string(worker.load.waiting) + ",\"incarnation\":\"" +
+               std::to_string(id.value) + "\",\"pid\":" + std::to_string(worker.info.pid) +
+               ",\"tensor_parallel\":" + std::to_string(worker.info.tensor_parallel) +
+               ",\"metrics_url\":";
+    http::append_json_string(workers, worker.info.http_url + "/metrics");
+    workers += '}';
+    for (const wire::LinkInfo& link : worker.load.links) {
+      if (worker.info.role != wire::Role::kPrefill) {
+        continue;  // each pair is told once, by its sender
+      }
+      links += links.empty() ? "" : ",";
+      links += "{\"from\":" + name + ",\"to\":";
+      http::append_json_string(links, link.peer);
+      links += ",\"transport\":";
+      http::append_json_string(links, link.transport);
+      links += '}';
+    }
+  }
+  responder.send(
+      http::json_response(200, "{\"workers\":[" + workers + "],\"links\":[" + links + "]}"));
+}
+
+// ---------------------------------------------------------------- workers' messages
+
+void RouterLoop::receive() {
+  while (std::optional<wire::Received> received = listener_.receive()) {
+    if (!received->message.ok()) {
+      log_warn("message dropped", {{"error", received->message.status().message()}});
+      continue;
+    }
+    on_message(received->peer, std::move(received->message).value());
+  }
+}
+
+void RouterLoop::on_message(const std::string& peer, wire::Message message) {
+  if (auto* tokens = std::get_if<wire::Tokens>(&message)) {
+    on_tokens(std::move(*tokens));
+  } else if (auto* heartbeat = std::get_if<wire::Heartbeat>(&message)) {
+    if (!workers_.heard(peer, std::move(*heartbeat), clock_.now())) {
+      // It believes to be registered with a router that knows nothing of it: a new incarnation
+      // makes it register again.
+      (void)listener_.send(peer, wire::Welcome{options_.incarnation, false, "register again"}).ok();
+    }
+  } else if (const auto* registered = std::get_if<wire::Register>(&message)) {
+    on_register(peer, *registered);
+  } else if (const auto* failed = std::get_if<wire::RunFailed>(&message)) {
+    on_failed(*failed);
+  } else if (const auto* leg = std::get_if<wire::LegChanged>(&message)) {
+    on_leg(*leg);
+  } else if (const auto* goodbye = std::get_if<wire::Goodbye>(&message)) {
+    workers_.leave(goodbye->incarnation, "left");
+  } else {
+    log_warn("unexpected message dropped");
+  }
+}
+
+void RouterLoop::on_register(const std::string& peer, const wire::Register& message) {
+  const std::string refusal = workers_.add(peer, message.info, clock_.now());
+  (void)listener_.send(peer, wire::Welcome{options_.incarnation, refusal.empty(), refusal}).ok();
+}
+
+void RouterLoop::on_tokens(wire::Tokens tokens) {
+  RouterRun* run = find_run(tokens.key.request);
+  if (run == nullptr) {
+    return;  // ended here already
+  }
+  if (tokens.key.attempt != run->key().attempt || tokens.key.leg < run->leg) {
+    return;  // of an attempt or leg that was given up
+  }
+  run->leg = tokens.key.leg;
+  if (!run->local && run->leg < run->decodes.size() && tokens.from == run->decodes[run->leg]) {
+    run->handed_over = true;
+  }
+  if (tokens.timings) {
+    merge_timings(*run, *tokens.timings);
+  }
+  take_tokens(*run, tokens);
+}
+
+void RouterLoop::merge_timings(RouterRun& run, const wire::RunTimings& timings) {
+  const bool known = !run.timings.prefill_worker.empty();
+  if (!known) {
+    if (Exchange* exchange = find_exchange(run.exchange)) {
+      exchange->count_cached(timings.prompt_tokens_cached);
+    }
+  }
+  // The sender's view of the transfer is the complete one; D's comes without the visible part.
+  const bool complete = timings.transfer_visible_ms > 0 || run.timings.transport.empty();
+  if (!known || complete) {
+    run.timings = timings;
+  }
+  if (!timings.transport.empty() && !run.local) {
+    run.handed_over = true;
+  }
+}
+
+void RouterLoop::take_tokens(RouterRun& run, const wire::Tokens& tokens) {
+  if (tokens.ids.empty() || tokens.choice >= run.choices.size()) {
+    return;
+  }
+  note_prefilled(run);
+  Exchange* exchange = find_exchange(run.exchange);
+  if (exchange == nullptr) {
+    return;
+  }
+  ChoiceStream& choice = run.choices[tokens.choice];
+  const TimePoint now = clock_.now();
+  for (size_t i = 0; i < tokens.ids.size() && !choice.finished(); ++i) {
+    const size_t index = tokens.first_index + i;
+    if (index < choice.ids().size()) {
+      continue;  // D repeats what P sent
+    }
+    if (index > choice.ids().size()) {
+      restart(run, internal_error("a worker skipped an output index"), "gap");
+      return;
+    }
+    const bool last = i + 1 == tokens.ids.size();
+    exchange->deliver(
+        choice.push(tokens.ids[i], i < tokens.logprobs.size() ? &tokens.logprobs[i] : nullptr,
+                    last ? tokens.finish : wire::FinishReason::kNone),
+        run.prompt_index, now);
+  }
+  if (run.finished()) {
+    end_run(run);
+  } else if (!exchange->client_alive()) {
+    drop_exchange(run.exchange, "client");
+  }
+}
+
+void RouterLoop::on_leg(const wire::LegChanged& changed) {
+  RouterRun* run = find_run(changed.key.request);
+  if (run != nullptr && changed.key.attempt == run->key().attempt && changed.key.leg > run->leg &&
+      changed.key.leg < run->decodes.size()) {
+    log_info("run goes to the next decode worker", {{"reason", changed.reason}});
+    run->leg = changed.key.leg;
+    run->handed_over = false;
+  }
+}
+
+void RouterLoop::on_failed(const wire::RunFailed& failed) {
+  RouterRun* run = find_run(failed.key.request);
+  if (run == nullptr || failed.key.attempt != run->key().attempt) {
+    return;
+  }
+  const Status why(failed.code, failed.message);
+  if (failed.code == StatusCode::kWorkerLost || failed.code == StatusCode::kUnavailable) {
+    restart(*run, why, status_code_info(failed.code).label);
+  } else {
+    fail_exchange(run->exchange, why, failed.retry_after_ms);
+  }
+}
+
+void RouterLoop::on_worker_lost(WorkerState& worker, std::string_view reason) {
+  std::vector<RequestId> affected;
+  for (const auto& [id, run] : runs_) {
+    if (run->owner() == worker.id()) {
+      affected.push_back(id);
+    }
+  }
+  const std::string kind = worker.info.role == wire::Role::kPrefill ? "prefill" : "decode";
+  const Status why =
+      worker_lost(kind + " worker " + worker.info.name + " is gone (" + std::string(reason) + ")");
+  for (const RequestId id : affected) {
+    if (RouterRun* run = find_run(id)) {
+      restart(*run, why, "worker_lost");
+    }
+  }
+}
+
+void RouterLoop::tick(TimePoint now) {
+  workers_.sweep(now, now - next_tick_);
+  const bool prefill_needed = config_.router.local_prefill == config::LocalPrefill::kNever;
+  health_.ready = !workers_.ready(wire::Role::kDecode).empty() &&
+                  (!prefill_needed || !workers_.ready(wire::Role::kPrefill).empty());
+  health_.max_context = workers_.max_context();
+  int64_t waiting = 0;
+  std::vector<uint64_t> late;
+  for (const auto& [id, run] : runs_) {
+    waiting += run->prefilled ? 0 : 1;
+  }
+  for (const auto& [id, exchange] : exchanges_) {
+    if (now - exchange->arrived() > config_.router.request_timeout) {
+      late.push_back(id);
+    }
+  }
+  metrics_.waiting.set(static_cast<double>(waiting));
+  metrics_.running.set(static_cast<double>(runs_.size()) - static_cast<double>(waiting));
+  for (const uint64_t id : late) {
+    fail_exchange(id, deadline_exceeded("the request took longer than router.request_timeout"));
+  }
+}
+
+bool RouterLoop::drained(TimePoint now) {
+  if (!health_.draining) {
+    if (!take_stop_signal(options_.stop_fd)) {
+      return false;
+    }
+    health_.draining = true;
+    drain_until_ = now + config_.router.drain;
+    log_info("draining", {{"requests", exchanges_.size()}});
+    options_.on_drain();
+  }
+  if (now >= drain_until_) {
+    std::vector<uint64_t> rest;
+    for (const auto& [id, exchange] : exchanges_) {
+      rest.push_back(id);
+    }
+    for (const uint64_t id : rest) {
+      fail_exchange(id, unavailable("the router is shutting down"));
+    }
+  }
+  return exchanges_.empty();
+}
+
+void RouterLoop::wait() {
+  std::vector<int> fds = workers_.process_fds();
+  fds.resize(std::min<size_t>(fds.size(), 60));
+  fds.push_back(listener_.poll_fd());
+  fds.push_back(wake_fd_);
+  if (!health_.draining && options_.stop_fd >= 0) {
+    fds.push_back(options_.stop_fd);
+  }
+  wire::wait_readable(fds, next_tick_);
+  uint64_t count = 0;
+  (void)!read(wake_fd_, &count, sizeof(count));
+}
+
+void RouterLoop::run() {
+  next_tick_ = clock_.now();
+  while (true) {
+    const TimePoint now = clock_.now();
+    health_.last_turn_ns = now.time_since_epoch().count();
+    receive();
+    take_commands();
+    receive();  // the descriptor is edge triggered: look again after every send
+    if (now >= next_tick_) {
+      tick(now);
+      next_tick_ = now + kTick;
+    }
+    if (drained(now)) {
+      return;
+    }
+    wait();
+  }
+}
+
+}  // namespace baton::router

@@ -1,0 +1,126 @@
+#pragma once
+
+// The router's one thread of state: workers, runs, exchanges. HTTP threads hand it requests through
+// a bounded queue; workers talk to it over one ZeroMQ socket; it writes answers through responders,
+// which never block.
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "common/base/bounded_queue.h"
+#include "common/base/random.h"
+#include "common/config/config.h"
+#include "common/wire/sockets.h"
+#include "router/exchange.h"
+#include "router/membership.h"
+#include "router/placement.h"
+#include "router/router_run.h"
+
+namespace baton::router {
+
+// What HTTP threads ask of the loop.
+struct NewExchange {
+  Exchange::Options options;
+};
+struct ClientGone {
+  uint64_t exchange = 0;
+};
+struct StatusAsked {
+  std::shared_ptr<http::Responder> responder;
+};
+using Command = std::variant<NewExchange, ClientGone, StatusAsked>;
+
+// Read by HTTP threads.
+struct RouterHealth {
+  std::atomic<int64_t> last_turn_ns{0};
+  std::atomic<bool> ready{false};
+  std::atomic<bool> draining{false};
+  std::atomic<int> max_context{0};
+};
+
+class RouterLoop {
+ public:
+  struct Options {
+    const config::Config* config = nullptr;
+    Incarnation incarnation;
+    int stop_fd = -1;                // signalfd
+    std::function<void()> on_drain;  // stops accepting connections
+  };
+  RouterLoop(Options options, const Clock& clock, Random& random,
+             const tokenizer::Tokenizer& tokenizer, wire::Listener listener,
+             metrics::Registry& registry);
+  ~RouterLoop();
+
+  const RouterHealth& health() const { return health_; }
+  // Thread-safe, never blocks. False when the queue is full or closed; `command` is then untouched.
+  bool post(Command&& command);
+  uint64_t next_exchange_id() { return next_exchange_.fetch_add(1) + 1; }
+
+  // Runs until asked to stop and drained.
+  void run();
+
+ private:
+  // Commands.
+  void take_commands();
+  void begin(NewExchange command);
+  Status admit(const ApiRequest& request);
+  void client_gone(uint64_t exchange);
+  void answer_status(http::Responder& responder) const;
+
+  // Workers' messages.
+  void receive();
+  void on_message(const std::string& peer, wire::Message message);
+  void on_register(const std::string& peer, const wire::Register& message);
+  void on_tokens(wire::Tokens tokens);
+  void take_tokens(RouterRun& run, const wire::Tokens& tokens);
+  void merge_timings(RouterRun& run, const wire::RunTimings& timings);
+  void on_failed(const wire::RunFailed& failed);
+  void on_leg(const wire::LegChanged& changed);
+  void on_worker_lost(WorkerState& worker, std::string_view reason);
+
+  // Runs.
+  Status place(RouterRun& run);
+  void send_run(RouterRun& run, const Placement& placement);
+  void note_prefilled(RouterRun& run);
+  void release_load(RouterRun& run);
+  void restart(RouterRun& run, const Status& why, std::string_view reason);
+  void cancel_workers(const RouterRun& run, std::string_view reason);
+  void end_run(RouterRun& run);
+  void fail_exchange(uint64_t exchange, const Status& why, uint32_t retry_after_ms = 0);
+  void drop_exchange(uint64_t exchange, std::string_view reason);
+  Exchange* find_exchange(uint64_t id);
+  RouterRun* find_run(RequestId id);
+  void send(Incarnation worker, const wire::Message& message);
+
+  void tick(TimePoint now);
+  bool drained(TimePoint now);
+  void wait();
+
+  static constexpr int kMaxAttempts = 3;
+
+  Options options_;
+  const config::Config& config_;
+  const Clock& clock_;
+  Random& random_;
+  const tokenizer::Tokenizer& tokenizer_;
+  wire::Listener listener_;
+  RouterMetrics metrics_;
+  Membership workers_;
+  PlacementPolicy placement_;
+  int wake_fd_;
+  BoundedQueue<Command> commands_;
+  std::unordered_map<uint64_t, std::unique_ptr<Exchange>> exchanges_;
+  std::unordered_map<uint64_t, std::vector<RequestId>> exchange_runs_;  // not ended
+  std::unordered_map<RequestId, std::unique_ptr<RouterRun>> runs_;
+  std::atomic<uint64_t> next_exchange_{0};
+  TimePoint next_tick_{};
+  TimePoint drain_until_ = TimePoint::max();
+  RouterHealth health_;
+};
+
+}  // namespace baton::router

@@ -1,0 +1,188 @@
+// The life of a run between its placement and its end.
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/prefix_hash/prefix_hash.h"
+#include "router/router_loop.h"
+
+namespace baton::router {
+namespace {
+
+// The tokens whose KV a worker needs before the next token.
+std::vector<TokenId> known_tokens(const wire::RunBody& body) {
+  std::vector<TokenId> tokens = body.prompt;
+  if (body.choices.size() == 1) {
+    tokens.insert(tokens.end(), body.choices[0].output.begin(), body.choices[0].output.end());
+  }
+  return tokens;
+}
+
+}  // namespace
+
+Status RouterLoop::place(RouterRun& run) {
+  const std::vector<WorkerState*> prefills = workers_.ready(wire::Role::kPrefill);
+  const std::vector<WorkerState*> decodes = workers_.ready(wire::Role::kDecode);
+  const std::vector<TokenId> tokens = known_tokens(run.body);
+  PlacementRequest request;
+  request.tokens = tokens;
+  request.choices = static_cast<int>(run.choices.size());
+  request.max_new_tokens = run.body.sampling.max_tokens;
+  request.needs_local = run.choices.size() > 1 && run.emitted();
+  if (!decodes.empty()) {
+    const wire::WorkerInfo& any = decodes[0]->info;
+    request.chain_block_tokens = static_cast<int>(any.block_tokens);
+    request.chain = prefix_hash::chain(
+        prefix_hash::root_hash(any.model_hash, any.numerics, static_cast<int>(any.segments),
+                               run.body.cache_salt),
+        tokens, request.chain_block_tokens);
+  }
+  BATON_ASSIGN_OR_RETURN(const Placement placement, placement_.place(request, prefills, decodes));
+  metrics_.registry
+      .counter(metrics::MetricId::kRouterDecisions, {placement.decision, placement.reason})
+      .add();
+  if (Exchange* exchange = find_exchange(run.exchange); exchange && !exchange->started()) {
+    exchange->set_predicted_ttft(placement.predicted_ttft_ms);
+    const Duration left = config_.router.request_timeout - (clock_.now() - exchange->arrived());
+    run.body.deadline_ms = static_cast<uint32_t>(std::max(1.0, to_ms(left)));
+  }
+  send_run(run, placement);
+  return Status();
+}
+
+void RouterLoop::send_run(RouterRun& run, const Placement& placement) {
+  run.local = placement.local;
+  run.handed_over = false;
+  run.prefilled = false;
+  run.leg = 0;
+  run.body.key.leg = 0;
+  run.decodes.clear();
+  run.decode_names.clear();
+  run.timings = {};
+  for (const WorkerState* decode : placement.decodes) {
+    run.decodes.push_back(decode->id());
+    run.decode_names.push_back(decode->info.name);
+    if (placement.local) {
+      break;
+    }
+  }
+  WorkerState& first = placement.local ? *placement.decodes[0] : *placement.prefill;
+  run.prefill = placement.local ? Incarnation{} : first.id();
+  run.assigned_tokens = static_cast<int64_t>(known_tokens(run.body).size());
+  first.assigned_prompt_tokens += run.assigned_tokens;
+  placement.decodes[0]->assigned_choices += static_cast<int64_t>(run.choices.size());
+  if (placement.local) {
+    send(first.id(), wire::Run{run.body});
+    return;
+  }
+  wire::Prefill prefill;
+  prefill.body = run.body;
+  for (const WorkerState* decode : placement.decodes) {
+    prefill.decodes.push_back({decode->info.name, decode->id(), decode->info.transfer_address});
+  }
+  send(first.id(), prefill);
+}
+
+// The prefill of this attempt is over: its tokens no longer wait at the worker.
+void RouterLoop::note_prefilled(RouterRun& run) {
+  if (std::exchange(run.prefilled, true)) {
+    return;
+  }
+  const Incarnation where = run.local ? run.decodes[0] : run.prefill;
+  if (WorkerState* worker = workers_.find(where)) {
+    worker->assigned_prompt_tokens -= run.assigned_tokens;
+  }
+}
+
+void RouterLoop::release_load(RouterRun& run) {
+  note_prefilled(run);
+  if (!run.decodes.empty()) {
+    if (WorkerState* worker = workers_.find(run.decodes[0])) {
+      worker->assigned_choices -= static_cast<int64_t>(run.choices.size());
+    }
+  }
+}
+
+void RouterLoop::cancel_workers(const RouterRun& run, std::string_view reason) {
+  const wire::Cancel cancel{run.key().request, run.key().attempt, std::string(reason)};
+  if (run.prefill.value != 0) {
+    send(run.prefill, cancel);
+  }
+  for (const Incarnation decode : run.decodes) {
+    send(decode, cancel);
+  }
+}
+
+// Another worker goes on from what the client has: prompt and output so far, the same seed and
+// positions, so the stream continues with the tokens that it would have had.
+void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view reason) {
+  release_load(run);
+  cancel_workers(run, "superseded");
+  if (run.key().attempt + 1 >= kMaxAttempts) {
+    fail_exchange(run.exchange, why);
+    return;
+  }
+  ++run.body.key.attempt;
+  for (size_t i = 0; i < run.choices.size(); ++i) {
+    run.body.choices[i].output = run.choices[i].ids();
+    run.body.choices[i].finished = run.choices[i].finish();
+  }
+  run.decodes.clear();
+  run.prefill = Incarnation{};
+  const bool moved = run.emitted();
+  if (const Status status = place(run); !status.ok()) {
+    fail_exchange(run.exchange, why);
+    return;
+  }
+  if (moved) {
+    metrics_.registry.counter(metrics::MetricId::kStreamsMoved, {reason}).add();
+  }
+  log_info("run moved", {{"reason", why.to_string()}, {"attempt", run.key().attempt}});
+}
+
+// Every choice of the run ended.
+void RouterLoop::end_run(RouterRun& run) {
+  const uint64_t id = run.exchange;
+  const wire::RunTimings timings = run.timings;
+  const std::string decode =
+      run.leg < run.decode_names.size() ? run.decode_names[run.leg] : std::string();
+  // The workers know of ends by token; a stop string was only seen here, and a prefill worker may
+  // still hold what nobody needs.
+  cancel_workers(run, "stop");
+  release_load(run);
+  const RequestId key = run.key().request;
+  runs_.erase(key);
+  std::vector<RequestId>& left = exchange_runs_[id];
+  std::erase(left, key);
+  if (left.empty()) {
+    if (Exchange* exchange = find_exchange(id)) {
+      exchange->finish(clock_.now(), timings, decode);
+    }
+    drop_exchange(id, "finished");
+  }
+}
+
+void RouterLoop::fail_exchange(uint64_t id, const Status& why, uint32_t retry_after_ms) {
+  if (Exchange* exchange = find_exchange(id)) {
+    exchange->fail(why, retry_after_ms);
+  }
+  drop_exchange(id, "failed");
+}
+
+void RouterLoop::drop_exchange(uint64_t id, std::string_view reason) {
+  const auto it = exchange_runs_.find(id);
+  if (it != exchange_runs_.end()) {
+    for (const RequestId key : it->second) {
+      if (RouterRun* run = find_run(key)) {
+        release_load(*run);
+        cancel_workers(*run, reason);
+        runs_.erase(key);
+      }
+    }
+    exchange_runs_.erase(id);
+  }
+  exchanges_.erase(id);
+}
+
+}  // namespace baton::router

@@ -24,21 +24,18 @@
 #include "common/device/isa.h"
 #include "common/kv_cache/kv_pool.h"
 #include "common/model/description.h"
+#include "common/model/forward.h"
 #include "common/model/segments.h"
 #include "common/sampling/sampler.h"
 
 namespace baton::engine {
 
-// Which rows of a sequence get logits.
-enum class LogitsWanted : uint8_t {
-  kNone,  // a chunk that does not end its prompt
-  kLast,  // the last new token
-  kAll,   // every new token (echo, prompt log-probabilities, quality runs)
-};
+using model::LogitsWanted;
 
 // One choice of a sequence's last row: n choices of one prompt sample from the same logits.
 struct SampleRequest {
-  sampling::SequenceSampler* sampler = nullptr;  // not touched by its owner while the step runs
+  // Records the token it samples; not touched by its owner while the step runs.
+  sampling::SequenceSampler* sampler = nullptr;
 };
 
 struct SequencePlan {
@@ -58,7 +55,7 @@ struct BlockCopy {
 
 struct BatchPlan {
   std::vector<BlockCopy> copies;     // done first (copy on write), on all layers and ranks
-  std::vector<BlockId> zero_values;  // then: blocks with a new owner
+  std::vector<BlockId> zero_values;  // then: V of blocks with a new owner
   std::vector<SequencePlan> sequences;
 
   int total_tokens() const;
@@ -66,9 +63,9 @@ struct BatchPlan {
 
 struct SequenceOutput {
   SequenceId id;
-  std::vector<sampling::Sampled> samples;  // one per SampleRequest
+  std::vector<sampling::Sampled> samples;  // one per SampleRequest; mean nothing on an error
   Status error;                            // a NaN logit ends this sequence only
-  std::vector<float> logits;               // [rows, vocab] if return_logits
+  std::vector<float> logits;               // [rows with logits, vocab] if return_logits
 };
 
 struct StepOutput {
@@ -87,7 +84,7 @@ struct EngineOptions {
   int block_tokens = 32;
   int blocks = 0;         // of the KV pool, on every rank; 0 = as many as kv_bytes hold
   uint64_t kv_bytes = 0;  // of the KV pool, all ranks together
-  int max_context = 0;    // 0 = the file's own
+  int max_context = 0;    // tokens; 0 = the file's own, which it must not exceed
   int max_batch_tokens = 8192;
 };
 
@@ -98,9 +95,13 @@ using KvWritten = std::function<void(int rank, int layer)>;
 class Engine {
  public:
   // Reads and packs the model, allocates the pool, starts the compute threads. Blocking (seconds).
+  // Errors name what is wrong: of the file (not_found, invalid_argument, unsupported), of an option
+  // (invalid_argument), of memory (resource_exhausted). Call it before other threads start: AMX is
+  // asked for once a process.
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options);
-  ~Engine();
+  ~Engine();  // precondition: no step is running
 
+  // max_context is that of the options if they set one.
   const model::ModelDescription& description() const;
   const model::SegmentPlan& segments() const;
   U128 model_hash() const;
@@ -114,8 +115,9 @@ class Engine {
 
   void set_kv_written(KvWritten callback);  // before the first step
 
-  // Errors of the plan itself (token out of the vocabulary, block table too short) abort: plans are
-  // ours. Precondition: no step is running.
+  // Errors of the plan itself (no token or more than max_batch_tokens, token out of the vocabulary,
+  // block table too short) abort: plans are ours. Precondition: no step is running; `done` may
+  // submit the next.
   void submit(std::unique_ptr<BatchPlan> plan, std::function<void(StepOutput)> done);
   // submit() and wait; for `baton generate`, benchmarks and tests.
   StepOutput run(std::unique_ptr<BatchPlan> plan);
@@ -123,6 +125,7 @@ class Engine {
  private:
   struct State;
   explicit Engine(std::unique_ptr<State> state);
+  static Status check(const EngineOptions& options);
   std::unique_ptr<State> state_;
 };
 

@@ -95,17 +95,19 @@ std::byte* KvPool::group(int layer, BlockId id, bool value, int head, int group)
   return block(layer, id) + (value ? block_bytes_ / 2 : 0) + index * group_bytes();
 }
 
-void KvPool::zero_values(BlockId id) const {
+void KvPool::zero_values(int layer, BlockId id) const {
   const size_t half = block_bytes_ / 2;
+  std::memset(block(layer, id) + half, 0, half);
+}
+
+void KvPool::zero_values(BlockId id) const {
   for (int layer = 0; layer < layers_; ++layer) {
-    std::memset(block(layer, id) + half, 0, half);
+    zero_values(layer, id);
   }
 }
 
-void KvPool::copy_block(BlockId from, BlockId to) const {
-  for (int layer = 0; layer < layers_; ++layer) {
-    std::memcpy(block(layer, to), block(layer, from), block_bytes_);
-  }
+void KvPool::copy_block(int layer, BlockId from, BlockId to) const {
+  std::memcpy(block(layer, to), block(layer, from), block_bytes_);
 }
 
 void KvPool::fill(uint16_t pattern) const {

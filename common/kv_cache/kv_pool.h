@@ -39,8 +39,9 @@ class KvPool {
   // Zeroes the V half of a block in every layer: 0 * NaN is NaN, so a block is cleaned before its
   // first use by a new owner (allocation on a prefill worker, GRANT on a decode worker).
   void zero_values(BlockId id) const;
-  // All layers of `from` into `to`, another block.
-  void copy_block(BlockId from, BlockId to) const;
+  void zero_values(int layer, BlockId id) const;
+  // One layer of `from` into `to`, another block.
+  void copy_block(int layer, BlockId from, BlockId to) const;
   // Fills everything with one 16-bit pattern (tests start from 0xFFFF).
   void fill(uint16_t pattern) const;
 

@@ -25,6 +25,18 @@ TEST(MappedFileTest, MapsAWholeFileAndUnmapsItOnce) {
   std::filesystem::remove(path);
 }
 
+TEST(MappedFileTest, ReleasedPagesComeBackFromTheFile) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "mapped_file_test_release.bin";
+  std::ofstream(path, std::ios::binary) << "abc";
+  const auto file = MappedFile::open(path.string());
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_EQ(file->bytes()[1], std::byte{'b'});
+  file->release_pages();
+  EXPECT_EQ(file->bytes()[1], std::byte{'b'});
+  MappedFile().release_pages();
+  std::filesystem::remove(path);
+}
+
 TEST(MappedFileTest, NamesThePathOfAMissingFile) {
   const auto result = MappedFile::open("/nonexistent/x");
   EXPECT_EQ(result.status().code(), StatusCode::kNotFound);

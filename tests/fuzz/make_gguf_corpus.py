@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/corpus/gguf: a small valid file of each tensor type and seeded mutations of one.
+"""Writes tests/fuzz/corpus/gguf: a small valid file of each tensor type and seeded mutations of one;
+and tests/fuzz/corpus/description: small llama models that load, and mutations of one.
 
 Needs the packages gguf and numpy. Deterministic: the same files every time.
 """
@@ -58,7 +59,55 @@ def mutations(base: bytes, seed: int):
     yield "safetensors", struct.pack("<Q", 20) + b'{"__metadata__":{}}  '
 
 
+def llama_file(path: pathlib.Path, type_name: str, tied: bool) -> bytes:
+    """Two layers would say no more than one: hidden 32, 2 heads of 16 (1 KV head), ffn 64, 18 tokens."""
+    quant = gguf.GGMLQuantizationType[type_name]
+    block, size = gguf.GGML_QUANT_SIZES[quant]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(8)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    shapes = {"token_embd": (18, 32), "output": (18, 32), "blk.0.attn_q": (32, 32)}
+    shapes |= {"blk.0.attn_k": (16, 32), "blk.0.attn_v": (16, 32), "blk.0.attn_output": (32, 32)}
+    shapes |= {"blk.0.ffn_gate": (64, 32), "blk.0.ffn_up": (64, 32), "blk.0.ffn_down": (32, 64)}
+    if tied:
+        del shapes["output"]
+    for name, (rows, columns) in shapes.items():
+        raw = np.arange(rows * columns // block * size, dtype=np.uint32).astype(np.uint8)
+        writer.add_tensor(name + ".weight", raw.reshape(rows, -1), raw_dtype=quant)
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        writer.add_tensor(name + ".weight", np.ones(32, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path.read_bytes()
+
+
+def header_mutations(base: bytes, seed: int):
+    """Changes of the header only: data bytes say nothing to the description."""
+    rng = random.Random(seed)
+    end = base.rindex(b"ffn_norm.weight") + 60
+    for i in range(12):
+        data = bytearray(base)
+        data[rng.randrange(24, end)] = rng.choice([0, 1, 2, 3, 0x10, 0x7F, 0xFF])
+        yield f"bytes_{i:02}", bytes(data)
+
+
+def write_description_corpus(folder: pathlib.Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for type_name in ("F16", "BF16", "Q4_0", "Q4_1", "Q8_0"):
+        base = llama_file(folder / f"valid_{type_name.lower()}", type_name, type_name != "Q4_1")
+    for name, data in header_mutations(base, seed=2):
+        (folder / name).write_bytes(data)
+
+
 def main() -> None:
+    write_description_corpus(pathlib.Path(__file__).parent / "corpus" / "description")
     folder = pathlib.Path(__file__).parent / "corpus" / "gguf"
     folder.mkdir(parents=True, exist_ok=True)
     for type_name in TYPES:

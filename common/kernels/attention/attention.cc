@@ -15,8 +15,9 @@ AttentionTile tile_of(device::Isa isa) {
     case device::Isa::kAvx2:
       return kAttentionTileAvx2;
     case device::Isa::kAvx512:
-    case device::Isa::kAmx:  // the same bits
       return kAttentionTileAvx512;
+    case device::Isa::kAmx:
+      return kAttentionTileAmx;
   }
   return kAttentionTileScalar;
 }
@@ -31,6 +32,11 @@ size_t splits_of(int context) {
 
 void attention(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
                std::byte* scratch) {
+  attention_with(tile_of(isa), params, row_begin, row_end, scratch);
+}
+
+void attention_with(AttentionTile tile, const AttentionParams& params, int row_begin, int row_end,
+                    std::byte* scratch) {
   const int heads = params.q_head_end - params.q_head_begin;
   const int context = params.first_position + row_end;
   const int dim = params.kv.head_dim;
@@ -49,9 +55,9 @@ void attention(device::Isa isa, const AttentionParams& params, int row_begin, in
   s.scores = s.q + static_cast<size_t>(kTilePairs) * s.columns;
   s.maxima = s.scores + static_cast<size_t>(kTilePairs) * kScoreStride;
   s.sums = s.maxima + splits_of(context) * kTilePairs;
-  s.outputs = s.sums + splits_of(context) * kTilePairs;
+  s.padded = reinterpret_cast<uint32_t*>(s.sums + splits_of(context) * kTilePairs);
+  s.outputs = reinterpret_cast<float*>(s.padded + static_cast<size_t>(16) * s.columns);
 
-  const AttentionTile tile = tile_of(isa);
   for (int pair = row_begin * heads; pair < row_end * heads; pair += kTilePairs) {
     tile(params, pair, std::min(pair + kTilePairs, row_end * heads), s);
   }
@@ -60,7 +66,8 @@ void attention(device::Isa isa, const AttentionParams& params, int row_begin, in
 size_t attention_scratch_bytes(device::Isa /*isa*/, int head_dim, int context) {
   const auto columns = static_cast<size_t>(padded_columns(head_dim));
   const size_t per_split = columns + 2;
-  return sizeof(float) * kTilePairs * (columns + kScoreStride + splits_of(context) * per_split);
+  const size_t per_pair = columns + kScoreStride + splits_of(context) * per_split;
+  return sizeof(float) * (kTilePairs * per_pair + 16 * columns);
 }
 
 int attention_row_grain(device::Isa /*isa*/, int q_heads_per_kv) {

@@ -1,18 +1,21 @@
 // Attention of one KV head with three query heads of 64 dims (SmolLM2-135M), one thread, each
 // instruction-set level: causal prefill of a whole prompt, and decode of one token. GFLOPS counts
-// the two products over visible keys. FmaPeak is what the same core reaches on registers alone.
+// the two products over visible keys, OfPeak divides it by the probe of the same moment.
 
 #include <benchmark/benchmark.h>
-#include <immintrin.h>
+#include <time.h>
 
-#include <cstring>
+#include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/random.h"
 #include "common/device/compute_team.h"
 #include "common/kernels/attention/attention.h"
+#include "common/kernels/probe/probe.h"
 #include "common/kernels/small/small_ops.h"
 
 namespace baton::kernels {
@@ -20,6 +23,16 @@ namespace {
 
 constexpr int kDim = 64;
 constexpr int kHeads = 3;
+
+// Time of this thread alone, as the rates below: other processes do not spoil the ratio.
+class ThreadClock final : public Clock {
+ public:
+  TimePoint now() const override {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return TimePoint(std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec));
+  }
+};
 
 struct AlignedBytes {
   explicit AlignedBytes(size_t bytes) : data(new(std::align_val_t{64}) std::byte[bytes]) {}
@@ -66,69 +79,15 @@ void run_attention(benchmark::State& state, device::Isa isa, int rows, int conte
   for (int row = 0; row < rows; ++row) {
     keys += context - rows + row + 1;
   }
-  state.counters["GFLOPS"] =
-      benchmark::Counter(keys * kHeads * kDim * 4 * static_cast<double>(state.iterations()) * 1e-9,
-                         benchmark::Counter::kIsRate);
-}
-
-[[gnu::target("avx512f")]] void fma_peak_avx512(float* out) {
-  __m512 a = _mm512_set1_ps(out[0]);
-  __m512 acc[12];
-  for (int i = 0; i < 12; ++i) {
-    acc[i] = _mm512_set1_ps(out[i]);  // unequal, else the compiler keeps one chain
-  }
-  for (int i = 0; i < 1000; ++i) {
-#pragma GCC unroll 12
-    for (__m512& x : acc) {
-      x = _mm512_fmadd_ps(x, a, a);
-    }
-  }
-  for (const __m512& x : acc) {
-    a = _mm512_add_ps(a, x);
-  }
-  _mm512_storeu_ps(out, a);
-}
-
-[[gnu::target("avx2,fma")]] void fma_peak_avx2(float* out) {
-  __m256 a = _mm256_set1_ps(out[0]);
-  __m256 acc[12];
-  for (int i = 0; i < 12; ++i) {
-    acc[i] = _mm256_set1_ps(out[i]);  // unequal, else the compiler keeps one chain
-  }
-  for (int i = 0; i < 1000; ++i) {
-#pragma GCC unroll 12
-    for (__m256& x : acc) {
-      x = _mm256_fmadd_ps(x, a, a);
-    }
-  }
-  for (const __m256& x : acc) {
-    a = _mm256_add_ps(a, x);
-  }
-  _mm256_storeu_ps(out, a);
-}
-
-void run_peak(benchmark::State& state, void (*peak)(float*), int width) {
-  float out[16];
-  for (auto _ : state) {
-    std::iota(std::begin(out), std::end(out), 0.25f);
-    benchmark::DoNotOptimize(out);
-    peak(out);
-    benchmark::DoNotOptimize(out);
-  }
-  state.counters["GFLOPS"] =
-      benchmark::Counter(12e3 * 2 * width * static_cast<double>(state.iterations()) * 1e-9,
-                         benchmark::Counter::kIsRate);
+  const double flops = keys * kHeads * kDim * 4 * static_cast<double>(state.iterations());
+  const double peak = probe_peak_flops(isa, ThreadClock(), std::chrono::milliseconds(20));
+  state.counters["GFLOPS"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["OfPeak"] = benchmark::Counter(flops / peak, benchmark::Counter::kIsRate);
 }
 
 void register_level(device::Isa isa) {
   const std::string name(isa_name(isa));
   const double seconds = 0.15;
-  if (isa == device::Isa::kAvx2) {
-    benchmark::RegisterBenchmark("FmaPeak/avx2", run_peak, fma_peak_avx2, 8)->MinTime(seconds);
-  }
-  if (isa == device::Isa::kAvx512) {
-    benchmark::RegisterBenchmark("FmaPeak/avx512", run_peak, fma_peak_avx512, 16)->MinTime(seconds);
-  }
   for (int rows : {512, 2048}) {
     if (isa == device::Isa::kScalar && rows > 512) {
       continue;  // takes seconds

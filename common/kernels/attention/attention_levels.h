@@ -14,11 +14,12 @@ inline constexpr int kScoreStride = 528;  // 512 scores; rows lie in different c
 
 // Buffers of a tile inside the caller's scratch. Columns of head_dim are padded to 32.
 struct AttentionScratch {
-  float* q = nullptr;        // [kTilePairs, columns]
-  float* scores = nullptr;   // [kTilePairs, kScoreStride]: scores, then probabilities
-  float* outputs = nullptr;  // [splits, kTilePairs, columns]
-  float* maxima = nullptr;   // [splits, kTilePairs]
-  float* sums = nullptr;     // [splits, kTilePairs]
+  float* q = nullptr;          // [kTilePairs, columns]
+  float* scores = nullptr;     // [kTilePairs, kScoreStride]: scores, then probabilities
+  float* outputs = nullptr;    // [splits, kTilePairs, columns]
+  float* maxima = nullptr;     // [splits, kTilePairs]
+  float* sums = nullptr;       // [splits, kTilePairs]
+  uint32_t* padded = nullptr;  // [16 * columns], a group that fills no whole tiles
   int columns = 0;
 };
 
@@ -29,5 +30,10 @@ using AttentionTile = void (*)(const AttentionParams& params, int pair_begin, in
 extern const AttentionTile kAttentionTileScalar;
 extern const AttentionTile kAttentionTileAvx2;
 extern const AttentionTile kAttentionTileAvx512;
+extern const AttentionTile kAttentionTileAmx;
+
+// The loops around a tile; a parameter so that they run with emulated hardware, too.
+void attention_with(AttentionTile tile, const AttentionParams& params, int row_begin, int row_end,
+                    std::byte* scratch);
 
 }  // namespace baton::kernels

@@ -100,12 +100,14 @@ struct Avx2Lanes {
     const F rounded = odd_bf16(sum);
     return select(is_nan(v), from_bits(_mm256_set1_epi32(0x7FC00000)), rounded);
   }
-  [[gnu::always_inline]] static __m128i pack_bf16(F v) {
-    const I high = _mm256_srli_epi32(bits(round_bf16(v)), 16);
-    return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+  [[gnu::always_inline]] static void store_rounded_bf16(uint16_t* p, F v) {
+    const I high = _mm256_srli_epi32(bits(v), 16);
+    _mm_storeu_si128(
+        reinterpret_cast<__m128i*>(p),
+        _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1)));
   }
   [[gnu::always_inline]] static void store_bf16(uint16_t* p, F v) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), pack_bf16(v));
+    store_rounded_bf16(p, round_bf16(v));
   }
   [[gnu::always_inline]] static void store_bf16_first(uint16_t* p, F v, int n) {
     if (n == kWidth) {

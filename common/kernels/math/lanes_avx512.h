@@ -82,14 +82,17 @@ struct Avx512Lanes {
     const F rounded = odd_bf16(sum);
     return select(is_nan(v), from_bits(_mm512_set1_epi32(0x7FC00000)), rounded);
   }
-  [[gnu::always_inline]] static __m256i pack_bf16(F v) {
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits(round_bf16(v)), 16));
+  [[gnu::always_inline]] static __m256i high_halves(F v) {
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits(v), 16));
+  }
+  [[gnu::always_inline]] static void store_rounded_bf16(uint16_t* p, F v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), high_halves(v));
   }
   [[gnu::always_inline]] static void store_bf16(uint16_t* p, F v) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), pack_bf16(v));
+    store_rounded_bf16(p, round_bf16(v));
   }
   [[gnu::always_inline]] static void store_bf16_first(uint16_t* p, F v, int n) {
-    _mm256_mask_storeu_epi16(p, first(n), pack_bf16(v));
+    _mm256_mask_storeu_epi16(p, first(n), high_halves(round_bf16(v)));
   }
 };
 

@@ -14,6 +14,7 @@
 //   even_bf16(d)      of dwords that hold two bf16 each: f32 of the low half
 //   odd_bf16(d)       f32 of the high half
 //   round_bf16(x)     x rounded to nearest even bf16, as f32; NaN stays NaN
+//   store_rounded_bf16(p, x)  stores an x that is a bf16 value
 //   store_bf16(p, x)  stores round_bf16(x); store_bf16_first for n elements
 //
 // Everything is always_inline: a function that the linker could merge across sources compiled for
@@ -77,8 +78,11 @@ struct ScalarLanes {
     const uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u;
     return from_bits(is_nan(v) ? 0x7FC00000u : rounded);
   }
+  [[gnu::always_inline]] static void store_rounded_bf16(uint16_t* p, F v) {
+    *p = static_cast<uint16_t>(bits(v) >> 16);
+  }
   [[gnu::always_inline]] static void store_bf16(uint16_t* p, F v) {
-    *p = static_cast<uint16_t>(bits(round_bf16(v)) >> 16);
+    store_rounded_bf16(p, round_bf16(v));
   }
   [[gnu::always_inline]] static void store_bf16_first(uint16_t* p, F v, int n) {
     if (n > 0) {

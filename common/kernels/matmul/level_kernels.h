@@ -28,6 +28,9 @@ struct MultiplyArgs {
   int rows = 0;
   float* y = nullptr;  // [rows, y_stride]; 16 or 32 columns are added to
   int y_stride = 0;
+  // What will be read next of each panel: fetched meanwhile, as far as 64 bytes a pair reach.
+  // Memory's own prefetching stops while the rows work on a chunk.
+  const std::byte* ahead[2] = {nullptr, nullptr};
 };
 
 struct FewRowsArgs {
@@ -38,6 +41,9 @@ struct FewRowsArgs {
   float* y = nullptr;                // [rows, y_stride]; 16 columns are written
   int y_stride = 0;
 };
+
+// How far ahead of its use a packed panel is fetched while it is expanded: some 400 cycles.
+inline constexpr size_t kFetchAheadBytes = 3072;
 
 struct LevelKernels {
   // f32 of `count` (a multiple of 32) bf16 values.
@@ -55,10 +61,12 @@ LevelKernels scalar_matmul_kernels();
 LevelKernels avx2_matmul_kernels();
 LevelKernels avx512_matmul_kernels();
 
-// y of one or two panels for all rows with tiles; `weights` are bf16 blocks. Adds to y where
+// y of one or two panels for all rows with tiles; `weights` are bf16 blocks of 16 rows, as panels
+// have them or (attention) columns of wider rows. Adds to y where
 // `accumulate`, else writes.
 struct TileArgs {
   const uint32_t* weights[2] = {nullptr, nullptr};
+  int weight_stride = kLanes;  // dwords from a row of 16 pairs to the next one
   int blocks = 0;
   const uint16_t* x = nullptr;  // [rows, x_stride] bf16, at the first element of these blocks
   int x_stride = 0;

@@ -65,10 +65,14 @@ void widen_rows(const Slice& s) {
   }
 }
 
+const std::byte* packed_blocks(const Slice& s, int panel, int block) {
+  return s.params->weights->panel(panel) + s.block_bytes * static_cast<size_t>(block);
+}
+
 // The bf16 blocks [block, block + blocks) of a panel, where they lie or expanded.
 const uint32_t* bf16_blocks(const Slice& s, int panel, int block, int blocks, uint32_t* room) {
   const PackedMatrix& w = *s.params->weights;
-  const std::byte* packed = w.panel(panel) + s.block_bytes * static_cast<size_t>(block);
+  const std::byte* packed = packed_blocks(s, panel, block);
   if (w.format() == WeightFormat::kBf16Panels) {
     return reinterpret_cast<const uint32_t*>(packed);
   }
@@ -76,18 +80,29 @@ const uint32_t* bf16_blocks(const Slice& s, int panel, int block, int blocks, ui
   return room;
 }
 
-void multiply_chunk(const Slice& s, int panel, int panels, int chunk) {
+// A pair of panels (the second may be missing) and a chunk of K.
+struct Step {
+  int panel;
+  int panels;
+  int chunk;
+};
+
+void multiply_chunk(const Slice& s, const Step& step, const Step& next) {
   const MatmulParams& p = *s.params;
-  const int block = chunk * kChunkBlocks;
+  const int block = step.chunk * kChunkBlocks;
   MultiplyArgs args;
   args.blocks = std::min(kChunkBlocks, p.weights->blocks_k() - block);
-  for (int i = 0; i < panels; ++i) {
-    args.weights[i] = bf16_blocks(s, panel + i, block, args.blocks,
+  for (int i = 0; i < step.panels; ++i) {
+    args.weights[i] = bf16_blocks(s, step.panel + i, block, args.blocks,
                                   s.expanded + static_cast<size_t>(i) * kChunkBlocks * kPairDwords);
   }
-  args.x = s.wide + static_cast<size_t>(chunk) * static_cast<size_t>(s.rows) * kWideRow;
+  for (int i = 0; i < 2; ++i) {
+    args.ahead[i] = packed_blocks(s, std::min(next.panel + i, p.weights->panels() - 1),
+                                  next.chunk * kChunkBlocks);
+  }
+  args.x = s.wide + static_cast<size_t>(step.chunk) * static_cast<size_t>(s.rows) * kWideRow;
   args.rows = s.rows;
-  args.y = p.y + static_cast<ptrdiff_t>(s.row_begin) * p.y_stride + panel * kLanes;
+  args.y = p.y + static_cast<ptrdiff_t>(s.row_begin) * p.y_stride + step.panel * kLanes;
   args.y_stride = p.y_stride;
   s.kernels.multiply(args);
 }
@@ -103,18 +118,20 @@ void clear_columns(const Slice& s, int panel_begin, int panel_end) {
 void multiply_slice(const Slice& s, int panel_begin, int panel_end) {
   clear_columns(s, panel_begin, panel_end);
   const int chunks = chunks_of(s.params->weights->blocks_k());
-  if (s.rows <= kPanelMajorRows) {
-    for (int panel = panel_begin; panel < panel_end; panel += 2) {
-      for (int chunk = 0; chunk < chunks; ++chunk) {
-        multiply_chunk(s, panel, std::min(2, panel_end - panel), chunk);
-      }
+  const bool panel_major = s.rows <= kPanelMajorRows;
+  Step step{panel_begin, 0, 0};
+  while (step.panel < panel_end && step.chunk < chunks) {
+    step.panels = std::min(2, panel_end - step.panel);
+    Step next = step;
+    if (panel_major) {
+      next.chunk = (step.chunk + 1) % chunks;
+      next.panel += next.chunk == 0 ? 2 : 0;
+    } else {
+      next.panel = step.panel + 2 < panel_end ? step.panel + 2 : panel_begin;
+      next.chunk += next.panel == panel_begin ? 1 : 0;
     }
-    return;
-  }
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    for (int panel = panel_begin; panel < panel_end; panel += 2) {
-      multiply_chunk(s, panel, std::min(2, panel_end - panel), chunk);
-    }
+    multiply_chunk(s, step, next);
+    step = next;
   }
 }
 

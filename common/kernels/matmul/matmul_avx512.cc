@@ -188,9 +188,18 @@ BATON_INLINE void decode(K6Block, const uint8_t* b, Sink& sink) {
 }
 
 template <typename Block>
+BATON_INLINE void fetch_ahead(const uint8_t* b) {
+#pragma GCC unroll 16
+  for (size_t at = 0; at < Block::kBytes; at += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(b + kFetchAheadBytes + at), _MM_HINT_T0);
+  }
+}
+
+template <typename Block>
 void expand_blocks(const std::byte* packed, int blocks, uint32_t* out) {
   const auto* b = reinterpret_cast<const uint8_t*>(packed);
   for (int i = 0; i < blocks; ++i, b += Block::kBytes) {
+    fetch_ahead<Block>(b);
     StoreSink sink{out + i * kPairDwords};
     decode(Block{}, b, sink);
   }
@@ -205,6 +214,7 @@ void few_rows_of(const FewRowsArgs& args) {
     sum[r] = _mm512_setzero_ps();
   }
   for (int block = 0; block < args.blocks; ++block, b += Block::kBytes) {
+    fetch_ahead<Block>(b);
     DotSink<kRows> sink;
     sink.x = args.x + (block / kChunkBlocks) * kRows * kWideRow + (block % kChunkBlocks) * 32;
 #pragma GCC unroll 8
@@ -280,6 +290,7 @@ void expand(WeightFormat format, const std::byte* packed, int blocks, uint32_t* 
 // One register tile of kRows rows and kPanels panels over all blocks of the chunk.
 template <int kRows, int kPanels>
 void tile(const MultiplyArgs& args, const float* x, float* y) {
+  const std::byte* ahead[2] = {args.ahead[0], args.ahead[1]};
   const I32 high_half = _mm512_set1_epi32(static_cast<int>(0xFFFF0000));
   for (int block = 0; block < args.blocks; ++block, x += 32) {
     F32 even[kPanels][kRows];
@@ -299,6 +310,7 @@ void tile(const MultiplyArgs& args, const float* x, float* y) {
 #pragma GCC unroll 2
       for (int n = 0; n < kPanels; ++n) {
         const I32 pair = _mm512_loadu_si512(args.weights[n] + block * kPairDwords + p * kLanes);
+        _mm_prefetch(ahead[n] + (block * kPairs + p) * 64, _MM_HINT_T0);
         even_w[n] = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
         odd_w[n] = _mm512_castsi512_ps(_mm512_and_epi32(pair, high_half));
       }

@@ -20,7 +20,8 @@ inline constexpr int kTileRows = 16;
 
 template <typename Tiles, bool kTwoRowTiles, bool kTwoPanels>
 void multiply_row_tiles(Tiles& tiles, const TileArgs& args, const uint16_t* x, float* y) {
-  constexpr size_t kWeightStride = sizeof(uint32_t) * kLanes;
+  const size_t weight_stride = sizeof(uint32_t) * static_cast<size_t>(args.weight_stride);
+  const ptrdiff_t weight_block = static_cast<ptrdiff_t>(kPairs) * args.weight_stride;
   const size_t x_stride = sizeof(uint16_t) * static_cast<size_t>(args.x_stride);
   const size_t y_stride = sizeof(float) * static_cast<size_t>(args.y_stride);
   const uint16_t* x1 = x + static_cast<ptrdiff_t>(kTileRows) * args.x_stride;
@@ -49,11 +50,11 @@ void multiply_row_tiles(Tiles& tiles, const TileArgs& args, const uint16_t* x, f
     }
   }
   for (int block = 0; block < args.blocks; ++block) {
-    tiles.template load<6>(args.weights[0] + block * kPairDwords, kWeightStride);
+    tiles.template load<6>(args.weights[0] + block * weight_block, weight_stride);
     tiles.template load<4>(x + block * 32, x_stride);
     tiles.template dot<0, 4, 6>();
     if constexpr (kTwoPanels) {
-      tiles.template load<7>(args.weights[1] + block * kPairDwords, kWeightStride);
+      tiles.template load<7>(args.weights[1] + block * weight_block, weight_stride);
       tiles.template dot<1, 4, 7>();
     }
     if constexpr (kTwoRowTiles) {

@@ -1,3 +1,5 @@
+// Every loop over the accumulators is unrolled: one that is not puts them all into memory.
+
 #include <immintrin.h>
 
 #include "common/kernels/probe/probe_levels.h"
@@ -7,8 +9,9 @@ namespace baton::kernels {
 double avx2_peak_loop(int64_t rounds) {
   constexpr int kChains = 12;  // of 16 registers
   __m256 sums[kChains];
-  for (__m256& sum : sums) {
-    sum = _mm256_setzero_ps();
+#pragma GCC unroll 16
+  for (int c = 0; c < kChains; ++c) {
+    sums[c] = _mm256_setzero_ps();
   }
   __m256 one = _mm256_set1_ps(1.0f);
   for (int64_t i = 0; i < rounds; ++i) {
@@ -25,8 +28,9 @@ uint64_t avx2_read(const std::byte* data, size_t bytes) {
   constexpr size_t kStep = 256;
   constexpr int kVectors = 8;
   __m256i sums[kVectors];
-  for (__m256i& sum : sums) {
-    sum = _mm256_setzero_si256();
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    sums[v] = _mm256_setzero_si256();
   }
   for (size_t at = 0; at + kStep <= bytes; at += kStep) {
 #pragma GCC unroll 8
@@ -35,6 +39,7 @@ uint64_t avx2_read(const std::byte* data, size_t bytes) {
           sums[v], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data + at + 32 * v)));
     }
   }
+#pragma GCC unroll 8
   for (int v = 1; v < kVectors; ++v) {
     sums[0] = _mm256_xor_si256(sums[0], sums[v]);
   }

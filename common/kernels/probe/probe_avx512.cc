@@ -1,3 +1,5 @@
+// Every loop over the accumulators is unrolled: one that is not puts them all into memory.
+
 #include <immintrin.h>
 
 #include "common/kernels/probe/probe_levels.h"
@@ -7,8 +9,9 @@ namespace baton::kernels {
 double avx512_peak_loop(int64_t rounds) {
   constexpr int kChains = 16;  // two ports times a latency of four, twice
   __m512 sums[kChains];
-  for (__m512& sum : sums) {
-    sum = _mm512_setzero_ps();
+#pragma GCC unroll 16
+  for (int c = 0; c < kChains; ++c) {
+    sums[c] = _mm512_setzero_ps();
   }
   __m512 one = _mm512_set1_ps(1.0f);
   for (int64_t i = 0; i < rounds; ++i) {
@@ -25,8 +28,9 @@ uint64_t avx512_read(const std::byte* data, size_t bytes) {
   constexpr size_t kStep = 512;
   constexpr int kVectors = 8;
   __m512i sums[kVectors];
-  for (__m512i& sum : sums) {
-    sum = _mm512_setzero_si512();
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    sums[v] = _mm512_setzero_si512();
   }
   for (size_t at = 0; at + kStep <= bytes; at += kStep) {
 #pragma GCC unroll 8
@@ -34,6 +38,7 @@ uint64_t avx512_read(const std::byte* data, size_t bytes) {
       sums[v] = _mm512_xor_si512(sums[v], _mm512_loadu_si512(data + at + 64 * v));
     }
   }
+#pragma GCC unroll 8
   for (int v = 1; v < kVectors; ++v) {
     sums[0] = _mm512_xor_si512(sums[0], sums[v]);
   }

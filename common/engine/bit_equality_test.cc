@@ -1,0 +1,153 @@
+// The same logits, bit for bit, however a request is computed (docs/numerics.md).
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <tuple>
+
+#include "common/engine/engine_test_support.h"
+
+namespace baton::engine {
+namespace {
+
+constexpr int kPromptTokens = 83;
+constexpr int kOutputs = 6;
+
+Request request_for(const Engine& engine, uint64_t seed = 7) {
+  Request request;
+  request.prompt = random_tokens(seed, kPromptTokens, engine.description().vocab);
+  request.outputs = kOutputs;
+  return request;
+}
+
+Trace trace_of(const EngineSetup& setup) {
+  const std::unique_ptr<Engine> engine = make_engine(setup);
+  return Driver(*engine).run(request_for(*engine));
+}
+
+std::string levels_ran() {
+  std::string names;
+  for (const device::Isa isa : device::available_isas()) {
+    names += " " + std::string(device::isa_name(isa));
+  }
+  return names;
+}
+
+std::string tiny(const std::string& name) { return "tests/data/models/" + name + ".gguf"; }
+
+class BitEqualityTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  EngineSetup setup() const { return {.model = tiny(GetParam()), .segments = 4}; }
+};
+
+// Heads that fill blocks of 32 and heads that do not, odd groups, every weight format.
+INSTANTIATE_TEST_SUITE_P(Tiny, BitEqualityTest,
+                         ::testing::Values("tiny_f16", "tiny_bf16", "tiny_q8_0", "tiny_q4_1",
+                                           "tiny_q4_0", "tiny_kmix"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(BitEqualityTest, AtEveryLevelAndInBothPools) {
+  const Trace expected = trace_of(setup());
+  std::printf("levels:%s\n", levels_ran().c_str());
+  for (const device::Isa isa : device::available_isas()) {
+    for (const auto pool : {EngineOptions::Pool::kDecode, EngineOptions::Pool::kPrefill}) {
+      SCOPED_TRACE(device::isa_name(isa));
+      EngineSetup other = setup();
+      other.isa = isa;
+      other.pool = pool;
+      EXPECT_TRUE(same_bits(expected, trace_of(other)));
+    }
+  }
+}
+
+TEST_P(BitEqualityTest, AtEveryDegreeOfTensorParallel) {
+  const Trace expected = trace_of(setup());
+  const device::Isa isa = device::available_isas().back();
+  for (const auto& [ranks, threads] : {std::tuple(1, 2), std::tuple(2, 1), std::tuple(4, 1)}) {
+    EngineSetup other = setup();
+    other.isa = isa;
+    other.ranks = ranks;
+    other.threads = threads;
+    if (!Engine::create(options_of(other)).ok()) {
+      EXPECT_EQ(ranks, 4) << "only too few heads for a rank excuse this";
+      continue;
+    }
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    EXPECT_TRUE(same_bits(expected, trace_of(other)));
+  }
+}
+
+TEST_P(BitEqualityTest, HoweverTheRequestIsScheduled) {
+  EngineSetup fast = setup();
+  fast.isa = device::available_isas().back();
+  const std::unique_ptr<Engine> engine = make_engine(fast);
+  Request request = request_for(*engine);
+  const Trace expected = Driver(*engine).run(request);
+  for (const int chunk : {1, 17, 32, 64}) {
+    SCOPED_TRACE("chunk " + std::to_string(chunk));
+    request.chunk = chunk;
+    EXPECT_TRUE(same_bits(expected, Driver(*engine, 2).run(request)));
+  }
+}
+
+TEST_P(BitEqualityTest, AtEveryBlockSize) {
+  EngineSetup fast = setup();
+  fast.isa = device::available_isas().back();
+  const Trace expected = trace_of(fast);
+  for (const int block_tokens : {64, 128}) {
+    fast.block_tokens = block_tokens;
+    EXPECT_TRUE(same_bits(expected, trace_of(fast)));
+  }
+}
+
+TEST(BitEqualityOfBatchTest, AloneAndAmong31Others) {
+  const std::unique_ptr<Engine> engine = make_engine(
+      {.isa = device::available_isas().back(), .threads = 2, .segments = 4, .blocks = 256});
+  std::vector<Request> requests;
+  for (int i = 0; i < 32; ++i) {
+    Request request;
+    request.prompt = random_tokens(100 + static_cast<uint64_t>(i), 1 + i * 13 % 130,
+                                   engine->description().vocab);
+    request.outputs = 4 + i % 9;
+    request.chunk = i % 3 == 0 ? 17 : 1024;
+    request.arrives = i % 5;
+    requests.push_back(std::move(request));
+  }
+  const std::vector<Trace> together = Driver(*engine).run(requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE("request " + std::to_string(i));
+    EXPECT_TRUE(same_bits(Driver(*engine, 3).run(requests[i]), together[i]));
+  }
+}
+
+TEST(BitEqualityOfBatchTest, WithAWarmPrefix) {
+  const std::unique_ptr<Engine> engine =
+      make_engine({.isa = device::available_isas().back(), .segments = 4});
+  const Request request = request_for(*engine);
+  const Trace cold = Driver(*engine).run(request);
+  EXPECT_EQ(cold.computed_tokens, kPromptTokens + kOutputs - 1);
+  Driver driver(*engine, 5, true);
+  EXPECT_TRUE(same_bits(cold, driver.run(request)));
+  const Trace warm = driver.run(request);
+  EXPECT_TRUE(same_bits(cold, warm));
+  EXPECT_EQ(warm.computed_tokens, cold.computed_tokens - 64);  // two blocks were there
+}
+
+TEST(BitEqualityOfBatchTest, WhenTheCacheIsDroppedInMidStream) {
+  const std::unique_ptr<Engine> engine =
+      make_engine({.isa = device::available_isas().back(), .segments = 4});
+  Request request = request_for(*engine);
+  request.prompt.resize(20);
+  request.outputs = 70;
+  const Trace expected = Driver(*engine).run(request);
+  for (const int every : {1, 7, 31, 32, 33}) {
+    SCOPED_TRACE("every " + std::to_string(every));
+    request.drop_every = every;
+    request.chunk = every == 7 ? 17 : 1024;
+    EXPECT_TRUE(same_bits(expected, Driver(*engine, 4).run(request)));
+  }
+}
+
+}  // namespace
+}  // namespace baton::engine

@@ -1,0 +1,217 @@
+#include "common/engine/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/engine/step.h"
+#include "common/model/open_model.h"
+#include "common/model/weights.h"
+
+namespace baton::engine {
+namespace {
+
+constexpr int kMaxBatchTokens = 1 << 20;
+constexpr uint64_t kMaxBlocks = uint64_t{1} << 30;
+
+model::ParallelFor parallel_for(device::ComputeTeam& team) {
+  return [&team](int n, const std::function<void(int)>& body) {
+    std::atomic<int> next{0};
+    team.run([&](device::TeamThread&) {
+      for (int i = 0; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
+        body(i);
+      }
+    });
+  };
+}
+
+// How many blocks every rank gets.
+Result<int> pool_blocks(const EngineOptions& options, const kv_cache::KvLayout& layout,
+                        const model::SegmentPlan& plan) {
+  if (options.blocks > 0) {
+    return options.blocks;
+  }
+  size_t block_bytes = 0;
+  for (const kv_cache::HeadRange& heads : plan.head_map()) {
+    block_bytes += layout.block_bytes(heads.count()) * size_t(layout.groups.front().layers);
+  }
+  const uint64_t blocks = options.kv_bytes / block_bytes;
+  if (options.blocks < 0 || blocks < 1 || blocks > kMaxBlocks) {
+    return invalid_argument("engine: " + std::to_string(options.kv_bytes) +
+                            " bytes of KV memory are " + std::to_string(blocks) + " blocks of " +
+                            std::to_string(block_bytes) + " bytes, expected 1.." +
+                            std::to_string(kMaxBlocks));
+  }
+  return static_cast<int>(blocks);
+}
+
+}  // namespace
+
+struct Engine::State {
+  EngineOptions options;
+  SteadyClock clock;
+  U128 model_hash;
+  std::unique_ptr<model::Weights> weights;
+  std::vector<kv_cache::KvPool> pools;
+  std::unique_ptr<model::Forward> forward;
+  KvWritten kv_written;
+  model::ForwardHooks hooks;
+
+  // The running step.
+  std::unique_ptr<Step> step;
+  std::vector<ThreadBuffers> buffers;  // per thread of the team
+  std::function<void(StepOutput)> done;
+  TimePoint started;
+  TimePoint first_layer_done;  // written by one compute thread
+
+  // Last, so that its threads end before what they use.
+  std::unique_ptr<device::ComputeTeam> team;
+
+  Status load();
+  void set_hooks();
+  void run_step(device::TeamThread& thread);
+  void finish_step();
+};
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::~Engine() = default;
+
+Status Engine::check(const EngineOptions& options) {
+  if (std::ranges::find(device::available_isas(), options.isa) == device::available_isas().end()) {
+    return invalid_argument("engine: this machine cannot run " +
+                            std::string(device::isa_name(options.isa)));
+  }
+  if (options.max_batch_tokens < 1 || options.max_batch_tokens > kMaxBatchTokens) {
+    return invalid_argument("engine: max_batch_tokens is " +
+                            std::to_string(options.max_batch_tokens) + ", expected 1.." +
+                            std::to_string(kMaxBatchTokens));
+  }
+  if (options.max_context < 0) {
+    return invalid_argument("engine: max_context is " + std::to_string(options.max_context) +
+                            ", expected 0 (the model's own) or more");
+  }
+  return Status();
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
+  BATON_RETURN_IF_ERROR(check(options));
+  auto state = std::make_unique<State>();
+  state->options = options;
+  BATON_ASSIGN_OR_RETURN(state->team, device::ComputeTeam::create(options.team));
+  BATON_RETURN_IF_ERROR(state->load());
+  state->set_hooks();
+  return std::unique_ptr<Engine>(new Engine(std::move(state)));
+}
+
+Status Engine::State::load() {
+  BATON_ASSIGN_OR_RETURN(model::OpenModel opened, model::open_model(options.model_path));
+  model::ModelDescription& description = opened.description;
+  model_hash = opened.hash;
+  if (options.max_context > description.max_context) {
+    return invalid_argument("engine: max_context is " + std::to_string(options.max_context) +
+                            ", the model has " + std::to_string(description.max_context));
+  }
+  if (options.max_context > 0) {
+    description.max_context = options.max_context;
+  }
+  BATON_ASSIGN_OR_RETURN(const model::SegmentPlan plan,
+                         model::SegmentPlan::create(description, options.segments, team->ranks()));
+  const model::WeightPool pool = options.pool == EngineOptions::Pool::kPrefill
+                                     ? model::WeightPool::kPrefill
+                                     : model::WeightPool::kDecode;
+  BATON_ASSIGN_OR_RETURN(weights, model::Weights::load(std::move(opened.file), description, plan,
+                                                       pool, parallel_for(*team)));
+  kv_cache::KvLayout layout;
+  layout.groups = {{.layers = description.layers,
+                    .kv_heads = description.kv_heads,
+                    .k_dim = description.head_dim,
+                    .v_dim = description.head_dim}};
+  layout.block_tokens = options.block_tokens;
+  BATON_RETURN_IF_ERROR(kv_cache::validate(layout));
+  BATON_ASSIGN_OR_RETURN(const int blocks, pool_blocks(options, layout, plan));
+  for (int rank = 0; rank < team->ranks(); ++rank) {
+    BATON_ASSIGN_OR_RETURN(kv_cache::KvPool kv,
+                           kv_cache::KvPool::create(layout, plan.rank_kv_heads(rank), blocks));
+    pools.push_back(std::move(kv));
+  }
+  forward = std::make_unique<model::Forward>(
+      *weights, pools,
+      model::Forward::Options{.isa = options.isa, .max_batch_tokens = options.max_batch_tokens});
+  step = std::make_unique<Step>(description.vocab);
+  buffers.resize(static_cast<size_t>(team->ranks() * team->threads_per_rank()));
+  return Status();
+}
+
+void Engine::State::set_hooks() {
+  hooks.kv_written = [this](int rank, int layer) {
+    if (kv_written) {
+      kv_written(rank, layer);
+    }
+  };
+  hooks.layer_done = [this](int layer) {
+    team->note_progress();
+    if (layer == 0) {
+      first_layer_done = clock.now();
+    }
+  };
+  hooks.logits = [this](device::TeamThread& thread, const model::LogitsChunk& chunk) {
+    const auto index = static_cast<size_t>(thread.rank * thread.threads + thread.thread);
+    step->take_logits(thread, chunk, buffers[index]);
+  };
+}
+
+void Engine::State::run_step(device::TeamThread& thread) {
+  // The pass meets at a team barrier before it stores or reads a key.
+  step->change_blocks(thread, pools[static_cast<size_t>(thread.rank)]);
+  forward->run(thread, hooks);
+}
+
+void Engine::State::finish_step() {
+  StepOutput output = step->finish();
+  output.seconds = to_seconds(clock.now() - started);
+  output.first_layer_seconds = to_seconds(first_layer_done - started);
+  // `done` may submit the next step, which sets the member anew.
+  const std::function<void(StepOutput)> callback = std::exchange(done, nullptr);
+  callback(std::move(output));
+}
+
+void Engine::submit(std::unique_ptr<BatchPlan> plan, std::function<void(StepOutput)> done) {
+  State& s = *state_;
+  s.forward->prepare(s.step->begin(std::move(plan)));
+  s.done = std::move(done);
+  s.started = s.clock.now();
+  s.team->start([&s](device::TeamThread& thread) { s.run_step(thread); },
+                [&s] { s.finish_step(); });
+}
+
+StepOutput Engine::run(std::unique_ptr<BatchPlan> plan) {
+  // Shared: the compute thread may still be inside set_value when get() has returned.
+  const auto promise = std::make_shared<std::promise<StepOutput>>();
+  std::future<StepOutput> output = promise->get_future();
+  submit(std::move(plan), [promise](StepOutput o) { promise->set_value(std::move(o)); });
+  return output.get();
+}
+
+const model::ModelDescription& Engine::description() const {
+  return state_->weights->description();
+}
+const model::SegmentPlan& Engine::segments() const { return state_->weights->plan(); }
+U128 Engine::model_hash() const { return state_->model_hash; }
+std::string Engine::numerics_id() const {
+  return "inv-1:split512:" + std::to_string(segments().segments());
+}
+int Engine::ranks() const { return segments().ranks(); }
+const kv_cache::KvPool& Engine::pool(int rank) const {
+  return state_->pools[static_cast<size_t>(rank)];
+}
+size_t Engine::weight_bytes(int rank) const { return state_->weights->rank(rank).bytes; }
+size_t Engine::replicated_weight_bytes(int rank) const {
+  return state_->weights->rank(rank).replicated_bytes;
+}
+uint64_t Engine::progress() const { return state_->team->progress(); }
+void Engine::set_kv_written(KvWritten callback) { state_->kv_written = std::move(callback); }
+
+}  // namespace baton::engine

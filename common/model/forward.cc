@@ -1,0 +1,208 @@
+#include "common/model/forward.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/kernels/attention/attention.h"
+#include "common/model/forward_pass.h"
+#include "common/model/forward_state.h"
+
+namespace baton::model {
+namespace {
+
+// Logits are made in chunks of about this size, so that echo and quality runs over thousands of
+// rows do not need gigabytes.
+constexpr size_t kLogitsBytes = size_t{48} << 20;
+constexpr int kMinLogitsRows = 16;
+constexpr int kMaxLogitsRows = 256;
+
+int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
+
+// Heads of one group share a KV head, and their outputs are adjacent: where a segment's heads do
+// not fill whole blocks of 32 columns, the padding cuts the group.
+std::vector<HeadGroup> head_groups(const RankColumns& columns, const ModelDescription& model) {
+  std::vector<HeadGroup> groups;
+  for (int i = 0; i < columns.query_heads.count(); ++i) {
+    const int kv_head =
+        (columns.query_heads.begin + i) / model.heads_per_kv() - columns.kv_heads.begin;
+    const bool adjacent =
+        i > 0 && columns.attention_head[i] == columns.attention_head[i - 1] + model.head_dim;
+    if (!groups.empty() && groups.back().kv_head == kv_head && adjacent) {
+      groups.back().q_head_end = i + 1;
+    } else {
+      groups.push_back({.kv_head = kv_head, .q_head_begin = i, .q_head_end = i + 1});
+    }
+  }
+  return groups;
+}
+
+void check_sequence(const ForwardSequence& sequence, const ModelDescription& model,
+                    const kv_cache::KvPool& pool) {
+  const auto count = static_cast<int>(sequence.tokens.size());
+  BATON_CHECK(count > 0, "a sequence of a step brings a token");
+  BATON_CHECK(sequence.first_position >= 0 && sequence.first_position <= model.max_context - count,
+              "positions lie in the context");
+  const int tokens = sequence.first_position + count;
+  const int block_tokens = pool.layout().block_tokens;
+  BATON_CHECK(sequence.blocks.size() >= static_cast<size_t>(round_up(tokens, block_tokens)) /
+                                            static_cast<size_t>(block_tokens),
+              "the block table covers all tokens");
+  for (const BlockId id : sequence.blocks) {
+    BATON_CHECK(id < static_cast<BlockId>(pool.blocks()), "a block of the pool");
+  }
+  for (const TokenId token : sequence.tokens) {
+    BATON_CHECK(token >= 0 && token < model.vocab, "a token of the vocabulary");
+  }
+}
+
+}  // namespace
+
+Forward::Forward(const Weights& weights, std::span<const kv_cache::KvPool> pools,
+                 const Options& options)
+    : state_(std::make_unique<ForwardState>(weights, pools, options)) {
+  ForwardState& s = *state_;
+  const ModelDescription& model = weights.description();
+  const SegmentPlan& plan = weights.plan();
+  BATON_CHECK(static_cast<int>(pools.size()) == plan.ranks(), "one pool per rank");
+  s.hidden_bf16_stride = round_up(model.hidden, kernels::kBlockK);
+  s.hidden_f32_stride = round_up(model.hidden, kernels::kPanelRows);
+  s.logits_stride = round_up(model.vocab, kernels::kPanelRows);
+  s.max_logits_rows =
+      std::clamp(static_cast<int>(kLogitsBytes / (sizeof(float) * size_t(s.logits_stride))),
+                 kMinLogitsRows, kMaxLogitsRows);
+  s.parts.resize(static_cast<size_t>(plan.segments()));
+  s.ranks.resize(static_cast<size_t>(plan.ranks()));
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    s.ranks[rank].groups = head_groups(weights.rank(rank).columns, model);
+  }
+}
+
+Forward::~Forward() = default;
+
+namespace {
+
+// Rows are doubled, so that batches that grow by one do not reallocate each time.
+int grown(int capacity, int needed, int limit) {
+  return std::clamp(std::max(needed, 2 * capacity), std::min(16, limit), limit);
+}
+
+}  // namespace
+
+void Forward::prepare(std::span<const ForwardSequence> sequences) {
+  ForwardState& s = *state_;
+  const ModelDescription& model = s.weights.description();
+  const int block_tokens = s.pools.front().layout().block_tokens;
+  s.sequences.assign(sequences.begin(), sequences.end());
+  s.first_rows.clear();
+  s.tokens.clear();
+  s.positions.clear();
+  s.slot_blocks.clear();
+  s.logits_rows.clear();
+  s.context = 0;
+  for (const ForwardSequence& sequence : sequences) {
+    check_sequence(sequence, model, s.pools.front());
+    s.first_rows.push_back(s.rows());
+    const auto count = static_cast<int>(sequence.tokens.size());
+    for (int i = 0; i < count; ++i) {
+      const int position = sequence.first_position + i;
+      if (sequence.logits == LogitsWanted::kAll ||
+          (sequence.logits == LogitsWanted::kLast && i == count - 1)) {
+        s.logits_rows.push_back(s.rows());
+      }
+      s.tokens.push_back(sequence.tokens[i]);
+      s.positions.push_back(position);
+      s.slot_blocks.push_back(sequence.blocks[static_cast<size_t>(position / block_tokens)]);
+    }
+    s.context = std::max(s.context, sequence.first_position + count);
+  }
+  BATON_CHECK(s.rows() > 0 && s.rows() <= s.options.max_batch_tokens,
+              "a step has 1..max_batch_tokens tokens");
+  s.grow();
+  s.lay_out_attention();
+}
+
+void ForwardState::grow() {
+  const ModelDescription& model = weights.description();
+  const auto logits_count = static_cast<int>(logits_rows.size());
+  if (logits_count > logits_capacity) {
+    logits_capacity = grown(logits_capacity, logits_count, options.max_batch_tokens);
+    head_x = AlignedArray<uint16_t>(size_t(logits_capacity) * hidden_bf16_stride);
+    logits =
+        AlignedArray<float>(size_t(std::min(logits_capacity, max_logits_rows)) * logits_stride);
+  }
+  if (rows() <= rows_capacity) {
+    return;
+  }
+  rows_capacity = grown(rows_capacity, rows(), options.max_batch_tokens);
+  const auto n = static_cast<size_t>(rows_capacity);
+  residual = AlignedArray<float>(n * model.hidden);
+  x = AlignedArray<uint16_t>(n * hidden_bf16_stride);
+  attention_parts.clear();
+  ffn_parts.clear();
+  const SegmentPlan& plan = weights.plan();
+  for (int segment = 0; segment < plan.segments(); ++segment) {
+    AlignedArray<float>& part = parts[segment];
+    part = AlignedArray<float>(n * hidden_f32_stride);
+    if (!plan.query_heads(segment).empty()) {
+      attention_parts.push_back(part.data());
+    }
+    if (!plan.ffn_columns(segment).empty()) {
+      ffn_parts.push_back(part.data());
+    }
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankWeights& w = weights.rank(static_cast<int>(rank));
+    RankState& r = ranks[rank];
+    r.qkv = AlignedArray<float>(n * w.layers.front().qkv.columns);
+    r.q = AlignedArray<uint16_t>(n * w.columns.query_heads.count() * model.head_dim);
+    r.attention = AlignedArray<uint16_t>(n * w.columns.attention_columns);
+    r.ffn = AlignedArray<uint16_t>(n * w.columns.ffn_columns);
+  }
+}
+
+void ForwardState::lay_out_attention() {
+  const auto cost = [&](const AttentionItem& item) {
+    return int64_t{item.row_end - item.row_begin} *
+           (sequences[item.sequence].first_position + item.row_end);
+  };
+  for (RankState& rank : ranks) {
+    rank.items.clear();
+    for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
+      const auto count = static_cast<int>(sequences[i].tokens.size());
+      for (int g = 0; g < static_cast<int>(rank.groups.size()); ++g) {
+        const HeadGroup& group = rank.groups[g];
+        const int grain =
+            kernels::attention_row_grain(options.isa, group.q_head_end - group.q_head_begin);
+        for (int begin = 0; begin < count; begin += grain) {
+          rank.items.push_back({.sequence = i,
+                                .group = g,
+                                .row_begin = begin,
+                                .row_end = std::min(begin + grain, count)});
+        }
+      }
+    }
+    std::ranges::stable_sort(rank.items, std::greater<>(), cost);
+  }
+}
+
+int Forward::rows() const { return state_->rows(); }
+
+void Forward::run(device::TeamThread& thread, const ForwardHooks& hooks) const {
+  ForwardPass(*state_, thread, hooks).run();
+}
+
+size_t Forward::activation_bytes() const {
+  const ForwardState& s = *state_;
+  size_t bytes = s.residual.bytes() + s.x.bytes() + s.head_x.bytes() + s.logits.bytes();
+  for (const AlignedArray<float>& part : s.parts) {
+    bytes += part.bytes();
+  }
+  for (const RankState& rank : s.ranks) {
+    bytes += rank.qkv.bytes() + rank.q.bytes() + rank.attention.bytes() + rank.ffn.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace baton::model

@@ -1,0 +1,351 @@
+#include "common/model/forward_pass.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/base/check.h"
+#include "common/kernels/attention/attention.h"
+#include "common/kernels/matmul/matmul.h"
+#include "common/kernels/small/small_ops.h"
+
+namespace baton::model {
+namespace {
+
+// Rows of x that one work item of a product takes: they stay in the L2 cache while the item's
+// panels pass over them.
+constexpr int kRowTile = 256;
+
+// Slots of the thread's scratch.
+enum ScratchSlot { kMatmulScratch = 0, kAttentionScratch, kGateUpScratch, kSwigluScratch };
+
+Range share(int n, int index, int count) {
+  const auto at = [&](int i) { return static_cast<int>(int64_t{n} * i / count); };
+  return {at(index), at(index + 1)};
+}
+
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+int panels_of(int columns) { return ceil_div(columns, kernels::kPanelRows); }
+
+// The kernel writes panel p at y + 16 * p; `y` is where panel `first` shall go.
+float* base_of_panel(float* y, int first) {
+  return reinterpret_cast<float*>(reinterpret_cast<uintptr_t>(y) -
+                                  sizeof(float) * kernels::kPanelRows * static_cast<size_t>(first));
+}
+
+}  // namespace
+
+ForwardPass::ForwardPass(const ForwardState& state, device::TeamThread& thread,
+                         const ForwardHooks& hooks)
+    : s_(state),
+      thread_(thread),
+      hooks_(hooks),
+      model_(state.weights.description()),
+      weights_(state.weights.rank(thread.rank)),
+      rank_(state.ranks[static_cast<size_t>(thread.rank)]),
+      isa_(state.options.isa),
+      rows_(state.rows()) {}
+
+template <typename Body>
+void ForwardPass::share_out(int n, const Body& body) {
+  // The counters go round: the one that is cleared here was used four phases ago and will be again
+  // in four, with barriers between, so clearing needs none of its own.
+  constexpr int kCounters = device::TeamThread::kCounters;
+  if (thread_.thread == 0) {
+    thread_.reset_counter((phase_ + kCounters / 2) % kCounters);
+  }
+  const int counter = phase_ % kCounters;
+  ++phase_;
+  for (int i = 0; (i = thread_.next(counter, n)) < n;) {
+    body(i);
+  }
+}
+
+void ForwardPass::run() {
+  if (thread_.thread == 0) {
+    for (int counter = 0; counter < device::TeamThread::kCounters; ++counter) {
+      thread_.reset_counter(counter);
+    }
+  }
+  embed();
+  for (int layer = 0; layer < model_.layers; ++layer) {
+    attention_half(layer);
+    ffn_half(layer);
+    if (hooks_.layer_done && thread_.rank == 0 && thread_.thread == 0) {
+      hooks_.layer_done(layer);
+    }
+  }
+  head();
+}
+
+void ForwardPass::embed() {
+  const Range mine = share(rows_, thread_.rank * thread_.threads + thread_.thread,
+                           thread_.ranks * thread_.threads);
+  for (int row = mine.begin; row < mine.end; ++row) {
+    s_.weights.embed(s_.tokens[row], s_.residual.data() + size_t(row) * model_.hidden);
+  }
+}
+
+kernels::ResidualNormParams ForwardPass::norm_params(std::span<const float* const> parts,
+                                                     const float* weight) const {
+  return {.residual = s_.residual.data(),
+          .parts = parts,
+          .part_stride = s_.hidden_f32_stride,
+          .weight = weight,
+          .x = s_.x.data(),
+          .x_stride = s_.hidden_bf16_stride,
+          .n = model_.hidden,
+          .eps = model_.norm_eps};
+}
+
+void ForwardPass::norm(std::span<const float* const> parts, const float* weight) {
+  const Range mine = share(rows_, thread_.rank * thread_.threads + thread_.thread,
+                           thread_.ranks * thread_.threads);
+  if (!mine.empty()) {
+    kernels::residual_norm(isa_, norm_params(parts, weight), mine.begin, mine.end);
+  }
+  thread_.team_barrier();
+}
+
+void ForwardPass::attention_half(int layer) {
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  // What the layer before left in `parts` is added here; the rows are those that this thread
+  // embedded, so the first layer needs no barrier before it.
+  norm(layer == 0 ? std::span<const float* const>() : s_.ffn_parts, s_.weights.attn_norm(layer));
+  column_product(w.qkv, {.x = s_.x.data(),
+                         .x_stride = s_.hidden_bf16_stride,
+                         .count = rows_,
+                         .y = rank_.qkv.data(),
+                         .y_stride = w.qkv.columns});
+  thread_.rank_barrier();
+  store_kv(layer);
+  thread_.rank_barrier();
+  if (hooks_.kv_written && thread_.thread == 0) {
+    hooks_.kv_written(thread_.rank, layer);
+  }
+  attend(layer);
+  thread_.rank_barrier();
+  row_product(w.attn_output, rank_.attention.data(), weights_.columns.attention_columns);
+  thread_.team_barrier();
+}
+
+void ForwardPass::ffn_half(int layer) {
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  norm(s_.attention_parts, s_.weights.ffn_norm(layer));
+  gate_up(w.gate_up);
+  thread_.rank_barrier();
+  row_product(w.ffn_down, rank_.ffn.data(), weights_.columns.ffn_columns);
+  thread_.team_barrier();
+}
+
+kernels::KvLayerView ForwardPass::kv_view(int layer) const {
+  const kv_cache::KvPool& pool = s_.pools[static_cast<size_t>(thread_.rank)];
+  return {.base = pool.layer_base(layer),
+          .block_stride = pool.block_bytes(),
+          .block_tokens = pool.layout().block_tokens,
+          .kv_heads = pool.heads().count(),
+          .head_dim = model_.head_dim};
+}
+
+void ForwardPass::store_kv(int layer) {
+  const RankColumns& columns = weights_.columns;
+  const kernels::QkvParams params = {
+      .qkv = rank_.qkv.data(),
+      .qkv_stride = weights_.layers[static_cast<size_t>(layer)].qkv.columns,
+      .q_column = columns.q,
+      .k_column = columns.k,
+      .v_column = columns.v,
+      .q_heads = columns.query_heads.count(),
+      .q_out = rank_.q.data(),
+      .q_stride = columns.query_heads.count() * model_.head_dim,
+      .kv = kv_view(layer),
+      .rope = s_.weights.rope(),
+      .positions = s_.positions.data(),
+      .slot_block = s_.slot_blocks.data()};
+  const Range mine = share(rows_, thread_.thread, thread_.threads);
+  if (!mine.empty()) {
+    kernels::rope_and_store(isa_, params, mine.begin, mine.end);
+  }
+}
+
+void ForwardPass::attend(int layer) {
+  const RankColumns& columns = weights_.columns;
+  const int q_stride = columns.query_heads.count() * model_.head_dim;
+  // A power of two, so that a growing context does not grow the scratch at every step.
+  const auto context = static_cast<int>(std::bit_ceil(static_cast<unsigned>(s_.context)));
+  std::byte* scratch = thread_.scratch(
+      kAttentionScratch, kernels::attention_scratch_bytes(isa_, model_.head_dim, context));
+  share_out(static_cast<int>(rank_.items.size()), [&](int i) {
+    const AttentionItem& item = rank_.items[static_cast<size_t>(i)];
+    const HeadGroup& group = rank_.groups[static_cast<size_t>(item.group)];
+    const ForwardSequence& sequence = s_.sequences[static_cast<size_t>(item.sequence)];
+    const auto row = static_cast<size_t>(s_.first_rows[static_cast<size_t>(item.sequence)]);
+    // The kernel puts head h at h * head_dim; the padding between segments shifts it.
+    const int shift = columns.attention_head[static_cast<size_t>(group.q_head_begin)] -
+                      group.q_head_begin * model_.head_dim;
+    const kernels::AttentionParams params = {
+        .q = rank_.q.data() + row * q_stride,
+        .q_stride = q_stride,
+        .out = rank_.attention.data() + row * columns.attention_columns + shift,
+        .out_stride = columns.attention_columns,
+        .rows = static_cast<int>(sequence.tokens.size()),
+        .first_position = sequence.first_position,
+        .blocks = sequence.blocks,
+        .kv = kv_view(layer),
+        .kv_head = group.kv_head,
+        .q_head_begin = group.q_head_begin,
+        .q_head_end = group.q_head_end,
+        .scale = model_.attention_scale};
+    kernels::attention(isa_, params, item.row_begin, item.row_end, scratch);
+  });
+}
+
+void ForwardPass::multiply(const Projection& projection, int begin, int end, const Rows& rows) {
+  float* y = rows.y;
+  while (begin < end) {
+    const ProjectionPart& part = projection.part_of(begin);
+    const kernels::PackedMatrix& matrix = part.weights;
+    const int stop = std::min(end, part.first_panel + matrix.panels());
+    const int local = begin - part.first_panel;
+    const kernels::MatmulParams params = {.weights = &matrix,
+                                          .x = rows.x,
+                                          .x_stride = rows.x_stride,
+                                          .rows = rows.count,
+                                          .y = base_of_panel(y, local),
+                                          .y_stride = rows.y_stride};
+    std::byte* scratch = thread_.scratch(
+        kMatmulScratch,
+        kernels::matmul_scratch_bytes(isa_, matrix.format(), rows.count, matrix.padded_k()));
+    kernels::matmul(isa_, params, local, stop - part.first_panel, scratch);
+    y += kernels::kPanelRows * (stop - begin);
+    begin = stop;
+  }
+}
+
+void ForwardPass::column_product(const Projection& projection, const Rows& rows) {
+  const kernels::PackedMatrix& first = projection.parts.front().weights;
+  const int tile = std::min(rows.count, kRowTile);
+  const int grain = kernels::matmul_panel_grain(isa_, first.format(), tile, first.padded_k());
+  const int groups = ceil_div(projection.panels, grain);
+  share_out(groups * ceil_div(rows.count, tile), [&](int item) {
+    const int row = item / groups * tile;
+    const int begin = item % groups * grain;
+    const int end = std::min(begin + grain, projection.panels);
+    multiply(projection, begin, end,
+             {.x = rows.x + size_t(row) * rows.x_stride,
+              .x_stride = rows.x_stride,
+              .count = std::min(tile, rows.count - row),
+              .y = rows.y + size_t(row) * rows.y_stride + kernels::kPanelRows * begin,
+              .y_stride = rows.y_stride});
+  });
+}
+
+void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const uint16_t* x,
+                              int x_stride) {
+  // All segments have the same number of panels (the hidden size) and one format.
+  const int panels = segments.front().weights.panels();
+  const int tile = std::min(rows_, kRowTile);
+  const int grain = kernels::matmul_panel_grain(isa_, segments.front().weights.format(), tile,
+                                                segments.front().weights.padded_k());
+  const int groups = ceil_div(panels, grain);
+  const int per_tile = groups * static_cast<int>(segments.size());
+  share_out(per_tile * ceil_div(rows_, tile), [&](int item) {
+    const int row = item / per_tile * tile;
+    const SegmentMatrix& segment = segments[static_cast<size_t>(item % per_tile / groups)];
+    const int begin = item % groups * grain;
+    const int count = std::min(tile, rows_ - row);
+    const kernels::PackedMatrix& matrix = segment.weights;
+    const kernels::MatmulParams params = {
+        .weights = &matrix,
+        .x = x + size_t(row) * x_stride + segment.x_column,
+        .x_stride = x_stride,
+        .rows = count,
+        .y = s_.parts[static_cast<size_t>(segment.segment)].data() +
+             size_t(row) * s_.hidden_f32_stride,
+        .y_stride = s_.hidden_f32_stride};
+    std::byte* scratch = thread_.scratch(
+        kMatmulScratch,
+        kernels::matmul_scratch_bytes(isa_, matrix.format(), count, matrix.padded_k()));
+    kernels::matmul(isa_, params, begin, std::min(begin + grain, panels), scratch);
+  });
+}
+
+void ForwardPass::gate_up(const Projection& projection) {
+  const RankColumns& columns = weights_.columns;
+  const kernels::PackedMatrix& first = projection.parts.front().weights;
+  const int panels = panels_of(columns.ffn.count());
+  const int tile = std::min(rows_, kRowTile);
+  const int grain =
+      std::min(panels, kernels::matmul_panel_grain(isa_, first.format(), tile, first.padded_k()));
+  const int groups = ceil_div(panels, grain);
+  const int stride = grain * kernels::kPanelRows;
+  const size_t size = size_t(tile) * stride;
+  // One thread makes the same columns of gate and up, so their product needs neither a barrier nor
+  // memory for both.
+  auto* gate = reinterpret_cast<float*>(thread_.scratch(kGateUpScratch, 2 * size * sizeof(float)));
+  float* up = gate + size;
+  auto* h = reinterpret_cast<uint16_t*>(thread_.scratch(kSwigluScratch, size * sizeof(uint16_t)));
+  share_out(groups * ceil_div(rows_, tile), [&](int item) {
+    const int row = item / groups * tile;
+    const int begin = item % groups * grain;
+    const int end = std::min(begin + grain, panels);
+    Rows rows = {.x = s_.x.data() + size_t(row) * s_.hidden_bf16_stride,
+                 .x_stride = s_.hidden_bf16_stride,
+                 .count = std::min(tile, rows_ - row),
+                 .y = gate,
+                 .y_stride = stride};
+    const int gate_panel = columns.gate / kernels::kPanelRows;
+    const int up_panel = columns.up / kernels::kPanelRows;
+    multiply(projection, gate_panel + begin, gate_panel + end, rows);
+    rows.y = up;
+    multiply(projection, up_panel + begin, up_panel + end, rows);
+    const int column = begin * kernels::kPanelRows;
+    const int count = std::min(end * kernels::kPanelRows, columns.ffn.count()) - column;
+    kernels::swiglu(
+        isa_, {.gate = gate, .up = up, .stride = stride, .h = h, .h_stride = stride, .n = count}, 0,
+        rows.count);
+    for (int i = 0; i < rows.count; ++i) {
+      std::memcpy(rank_.ffn.data() + size_t(row + i) * columns.ffn_columns + column,
+                  h + size_t(i) * stride, static_cast<size_t>(count) * sizeof(uint16_t));
+    }
+  });
+}
+
+void ForwardPass::head() {
+  const auto count = static_cast<int>(s_.logits_rows.size());
+  if (count == 0) {
+    return;
+  }
+  const auto width = static_cast<size_t>(s_.hidden_bf16_stride);
+  const Range mine = share(count, thread_.rank * thread_.threads + thread_.thread,
+                           thread_.ranks * thread_.threads);
+  const kernels::ResidualNormParams params = norm_params(s_.ffn_parts, s_.weights.output_norm());
+  for (int i = mine.begin; i < mine.end; ++i) {
+    const int row = s_.logits_rows[static_cast<size_t>(i)];
+    kernels::residual_norm(isa_, params, row, row + 1);
+    std::memcpy(s_.head_x.data() + size_t(i) * width, s_.x.data() + size_t(row) * width,
+                width * sizeof(uint16_t));
+  }
+  thread_.team_barrier();
+  for (int first = 0; first < count; first += s_.max_logits_rows) {
+    const LogitsChunk chunk = {.first = first,
+                               .rows = std::min(s_.max_logits_rows, count - first),
+                               .logits = s_.logits.data(),
+                               .stride = s_.logits_stride};
+    column_product(weights_.head, {.x = s_.head_x.data() + size_t(first) * width,
+                                   .x_stride = s_.hidden_bf16_stride,
+                                   .count = chunk.rows,
+                                   .y = chunk.logits + weights_.columns.vocab.begin,
+                                   .y_stride = chunk.stride});
+    thread_.team_barrier();
+    if (hooks_.logits) {
+      hooks_.logits(thread_, chunk);
+    }
+    if (first + s_.max_logits_rows < count) {
+      thread_.team_barrier();
+    }
+  }
+}
+
+}  // namespace baton::model

@@ -1,0 +1,75 @@
+#pragma once
+
+// Inside of forward.h: what a pass reads and writes, laid out by prepare(), shared by all threads.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/model/aligned_array.h"
+#include "common/model/forward.h"
+
+namespace baton::model {
+
+// Query heads of a rank that read one KV head and lie side by side in the attention output.
+struct HeadGroup {
+  int kv_head = 0;                       // of the rank
+  int q_head_begin = 0, q_head_end = 0;  // of the rank
+};
+
+// One work item of attention: some rows of a sequence for one head group.
+struct AttentionItem {
+  int sequence = 0;
+  int group = 0;
+  int row_begin = 0, row_end = 0;  // of the sequence
+};
+
+struct RankState {
+  std::vector<HeadGroup> groups;
+  std::vector<AttentionItem> items;  // dearest first
+  AlignedArray<float> qkv;           // [rows, projection columns]
+  AlignedArray<uint16_t> q;          // [rows, query heads * head_dim]
+  AlignedArray<uint16_t> attention;  // [rows, attention_columns]; what heads do not fill is zero
+  AlignedArray<uint16_t> ffn;        // [rows, ffn_columns]; zero beyond the rank's columns
+};
+
+struct ForwardState {
+  ForwardState(const Weights& w, std::span<const kv_cache::KvPool> p, const Forward::Options& o)
+      : weights(w), pools(p), options(o) {}
+
+  const Weights& weights;
+  std::span<const kv_cache::KvPool> pools;
+  Forward::Options options;
+  int hidden_bf16_stride = 0;  // of x rows: hidden rounded up to 32
+  int hidden_f32_stride = 0;   // of partial results: hidden rounded up to 16
+  int logits_stride = 0;       // vocab rounded up to 16
+  int max_logits_rows = 0;     // of a chunk
+
+  // The batch.
+  std::vector<ForwardSequence> sequences;
+  std::vector<int> first_rows;  // of each sequence, its row in the batch
+  std::vector<TokenId> tokens;  // of each row, as the next two
+  std::vector<int32_t> positions;
+  std::vector<BlockId> slot_blocks;
+  std::vector<int> logits_rows;  // rows that get logits, ascending
+  int context = 0;               // the longest, including the new tokens
+
+  // Activations. Rows are those of the batch.
+  int rows_capacity = 0;
+  int logits_capacity = 0;
+  AlignedArray<float> residual;            // [rows, hidden]
+  AlignedArray<uint16_t> x;                // [rows, hidden_bf16_stride]
+  std::vector<AlignedArray<float>> parts;  // per reduction segment: [rows, hidden_f32_stride]
+  // The same parts without the empty segments, ascending.
+  std::vector<const float*> attention_parts;
+  std::vector<const float*> ffn_parts;
+  AlignedArray<uint16_t> head_x;  // [logits rows, hidden_bf16_stride]
+  AlignedArray<float> logits;     // [max_logits_rows, logits_stride]
+  std::vector<RankState> ranks;
+
+  int rows() const { return static_cast<int>(tokens.size()); }
+  void grow();  // the activations to the batch
+  void lay_out_attention();
+};
+
+}  // namespace baton::model

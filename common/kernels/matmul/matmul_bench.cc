@@ -94,15 +94,33 @@ Probes probe(ComputeTeam& team, Isa isa, const PackedMatrix& w) {
   return sum;
 }
 
-void run_benchmark(benchmark::State& state, Isa isa, WeightFormat format, int rows, int threads) {
+// Made when first asked for, so that a filtered run packs only what it measures.
+class Matrices {
+ public:
+  const PackedMatrix& of(WeightFormat format) {
+    if (!made_.contains(format)) {
+      made_.emplace(format, make_matrix(format));
+    }
+    return made_.at(format);
+  }
+
+ private:
+  std::map<WeightFormat, PackedMatrix> made_;
+};
+
+struct Case {
+  Isa isa;
+  WeightFormat format;
+  int rows;
+  int threads;
+};
+
+void run_benchmark(benchmark::State& state, Matrices& matrices, const Case& c) {
+  const auto [isa, format, rows, threads] = c;
   device::TeamOptions options;
   options.cpus.assign(1, std::vector<int>(static_cast<size_t>(threads), -1));
   const auto team = ComputeTeam::create(options).value();
-  static std::map<WeightFormat, PackedMatrix> matrices;  // the benchmark's own main thread only
-  if (!matrices.contains(format)) {
-    matrices.emplace(format, make_matrix(format));
-  }
-  const PackedMatrix& w = matrices.at(format);
+  const PackedMatrix& w = matrices.of(format);
   TestRandom random(2);
   const std::vector<uint16_t> x = random_activations(random, rows, kK, kK);
   // Few rows stream the weights as decoding does; many rows use them from the cache as a prompt
@@ -146,24 +164,24 @@ void run_benchmark(benchmark::State& state, Isa isa, WeightFormat format, int ro
   state.counters["read_GB"] = 0.5e-9 * (before.read + after.read);
 }
 
-void add(Isa isa, WeightFormat format, int rows, int threads) {
-  const std::string name = std::string(device::isa_name(isa)) + "/" +
-                           std::string(weight_format_name(format)) + "/rows" +
-                           std::to_string(rows) + "/threads" + std::to_string(threads);
+void add(const std::shared_ptr<Matrices>& matrices, const Case& c) {
+  const std::string name = std::string(device::isa_name(c.isa)) + "/" +
+                           std::string(weight_format_name(c.format)) + "/rows" +
+                           std::to_string(c.rows) + "/threads" + std::to_string(c.threads);
   benchmark::RegisterBenchmark(
-      name.c_str(),
-      [=](benchmark::State& state) { run_benchmark(state, isa, format, rows, threads); })
+      name.c_str(), [matrices, c](benchmark::State& state) { run_benchmark(state, *matrices, c); })
       ->UseManualTime()
       ->MinTime(0.1)
       ->Unit(benchmark::kMillisecond);
 }
 
 void add_all() {
+  const auto matrices = std::make_shared<Matrices>();
   std::printf("CPU %s, levels:", device::cpu_info().model.c_str());
   for (const Isa isa : device::available_isas()) {
     std::printf(" %s", std::string(device::isa_name(isa)).c_str());
     if (isa == Isa::kScalar) {
-      add(isa, WeightFormat::kBf16Panels, 32, 1);
+      add(matrices, {isa, WeightFormat::kBf16Panels, 32, 1});
       continue;
     }
     const bool best = isa == device::available_isas().back();
@@ -171,17 +189,17 @@ void add_all() {
          {WeightFormat::kBf16Panels, WeightFormat::kQ4, WeightFormat::kQ4Symmetric,
           WeightFormat::kQ8, WeightFormat::kK4, WeightFormat::kK5, WeightFormat::kK6}) {
       const bool main_format = format == WeightFormat::kBf16Panels || format == WeightFormat::kQ4;
-      add(isa, format, 1, 1);
+      add(matrices, {isa, format, 1, 1});
       if (best) {
-        add(isa, format, 1, 2);
-        add(isa, format, 16, 1);
+        add(matrices, {isa, format, 1, 2});
+        add(matrices, {isa, format, 16, 1});
       }
       if (best && main_format) {
-        add(isa, format, 4, 1);
-        add(isa, format, 16, 2);
+        add(matrices, {isa, format, 4, 1});
+        add(matrices, {isa, format, 16, 2});
       }
       if (main_format) {
-        add(isa, format, 128, 1);
+        add(matrices, {isa, format, 128, 1});
       }
     }
   }

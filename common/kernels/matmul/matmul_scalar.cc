@@ -7,6 +7,7 @@
 #include "common/kernels/matmul/level_kernels.h"
 #include "common/kernels/matmul/matmul.h"
 #include "common/kernels/matmul/source_blocks.h"
+#include "common/kernels/small/small_ops.h"
 
 namespace baton::kernels {
 namespace {
@@ -77,8 +78,8 @@ void expand_with(WeightOf weight, const std::byte* packed, int blocks, uint32_t*
   for (int b = 0; b < blocks; ++b, packed += Block::kBytes) {
     for (size_t p = 0; p < kPairs; ++p) {
       for (size_t c = 0; c < kLanes; ++c) {
-        const uint32_t even = bf16_bits_from_float(weight(packed, c, 2 * p));
-        const uint32_t odd = bf16_bits_from_float(weight(packed, c, 2 * p + 1));
+        const uint32_t even = bf16_from_float(weight(packed, c, 2 * p));
+        const uint32_t odd = bf16_from_float(weight(packed, c, 2 * p + 1));
         *out++ = even | (odd << 16);
       }
     }

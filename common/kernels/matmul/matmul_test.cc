@@ -13,6 +13,7 @@
 #include "common/device/cpu_info.h"
 #include "common/kernels/matmul/source_blocks.h"
 #include "common/kernels/matmul/test_matrices.h"
+#include "common/kernels/small/small_ops.h"
 
 namespace baton::kernels {
 namespace {
@@ -31,7 +32,7 @@ std::vector<float> canonical_product(const TestMatrix& w, const std::vector<uint
     dequantize_row(w.type, w.row(n), w.k, row_weights.data());
     std::fill(b.begin(), b.end(), 0.0f);
     for (int i = 0; i < k; ++i) {
-      const uint32_t bits = bf16_bits_from_float(row_weights[static_cast<size_t>(k_begin + i)]);
+      const uint32_t bits = bf16_from_float(row_weights[static_cast<size_t>(k_begin + i)]);
       b[static_cast<size_t>(i)] = std::bit_cast<float>(bits << 16);
     }
     for (int r = 0; r < rows; ++r) {

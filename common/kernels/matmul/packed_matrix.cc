@@ -8,6 +8,7 @@
 #include "common/kernels/matmul/matmul.h"
 #include "common/kernels/matmul/packed_formats.h"
 #include "common/kernels/matmul/source_blocks.h"
+#include "common/kernels/small/small_ops.h"
 
 namespace baton::kernels {
 namespace {
@@ -114,8 +115,8 @@ void store_block(WeightFormat format, std::byte* block, size_t column, const Sou
 
 void store_bf16_row(const float* values, int count, std::byte* panel, size_t column) {
   for (int p = 0; 2 * p < count; ++p) {
-    const uint32_t even = bf16_bits_from_float(values[2 * p]);
-    const uint32_t odd = (2 * p + 1 < count) ? bf16_bits_from_float(values[2 * p + 1]) : 0;
+    const uint32_t even = bf16_from_float(values[2 * p]);
+    const uint32_t odd = (2 * p + 1 < count) ? bf16_from_float(values[2 * p + 1]) : 0;
     // Pairs of consecutive blocks follow each other, 16 dwords apart.
     store_u32(panel, size_t{64} * static_cast<size_t>(p), column, even | (odd << 16));
   }

@@ -146,14 +146,6 @@ float float_from_half(uint16_t bits) {
   return std::bit_cast<float>(sign | (static_cast<uint32_t>(113 - shift) << 23) | (mantissa << 13));
 }
 
-uint16_t bf16_bits_from_float(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
-    return static_cast<uint16_t>((bits >> 16) | 0x40);
-  }
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-
 int source_block_elements(SourceType type) { return type_info(type).block_elements; }
 
 size_t source_row_bytes(SourceType type, int elements) {

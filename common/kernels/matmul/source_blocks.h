@@ -28,7 +28,5 @@ SourceBlock read_source_block(SourceType type, const std::byte* row, int block);
 void dequantize_range(SourceType type, const std::byte* row, int begin, int count, float* out);
 
 float float_from_half(uint16_t bits);
-// Round to nearest even; NaN stays NaN; denormals are kept (the product flushes them).
-uint16_t bf16_bits_from_float(float value);
 
 }  // namespace baton::kernels

@@ -3,13 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -100,21 +98,6 @@ TEST(SourceBlocksTest, EveryHalfBecomesItsValue) {
                                      : std::ldexp(1024 + fraction, static_cast<int>(exponent) - 25);
     ASSERT_EQ(got, (bits & 0x8000) != 0 ? -size : size) << bits;
   }
-}
-
-TEST(SourceBlocksTest, Bf16IsRoundedToNearestEven) {
-  const auto from_bits = [](uint32_t bits) {
-    return bf16_bits_from_float(std::bit_cast<float>(bits));
-  };
-  EXPECT_EQ(from_bits(0x3F800000), 0x3F80);
-  EXPECT_EQ(from_bits(0x3F808000), 0x3F80);  // a tie, down to even
-  EXPECT_EQ(from_bits(0x3F818000), 0x3F82);  // a tie, up to even
-  EXPECT_EQ(from_bits(0x3F808001), 0x3F81);
-  EXPECT_EQ(from_bits(0x7F7FFFFF), 0x7F80);  // beyond the largest: infinity
-  EXPECT_EQ(from_bits(0x80000000), 0x8000);
-  EXPECT_TRUE(std::isnan(std::bit_cast<float>(
-      uint32_t{bf16_bits_from_float(std::numeric_limits<float>::quiet_NaN())} << 16)));
-  EXPECT_EQ(from_bits(0x7F800001) & 0x7FC0, 0x7FC0);  // a NaN whose payload is cut stays one
 }
 
 TEST(SourceBlocksTest, RowsHaveTheSizeOfTheirBlocks) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace baton::tokenizer {
@@ -49,6 +50,13 @@ Result<VocabularySpec> vocabulary_from_gguf(const GgufFile& file) {
   BATON_ASSIGN_OR_RETURN(const auto chat_template, file.find_string("tokenizer.chat_template"));
   spec.chat_template = chat_template.value_or("");
   return spec;
+}
+
+Result<Tokenizer> load_tokenizer(const std::string& path) {
+  BATON_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
+  BATON_ASSIGN_OR_RETURN(VocabularySpec spec, vocabulary_from_gguf(file));
+  Result<Tokenizer> tokenizer = Tokenizer::create(std::move(spec));
+  return tokenizer.ok() ? std::move(tokenizer) : tokenizer.status().with_context(file.name());
 }
 
 }  // namespace baton::tokenizer

@@ -28,6 +28,23 @@ model::ParallelFor parallel_for(device::ComputeTeam& team) {
   };
 }
 
+Status check(const EngineOptions& options) {
+  if (std::ranges::find(device::available_isas(), options.isa) == device::available_isas().end()) {
+    return invalid_argument("engine: this machine cannot run " +
+                            std::string(device::isa_name(options.isa)));
+  }
+  if (options.max_batch_tokens < 1 || options.max_batch_tokens > kMaxBatchTokens) {
+    return invalid_argument("engine: max_batch_tokens is " +
+                            std::to_string(options.max_batch_tokens) + ", expected 1.." +
+                            std::to_string(kMaxBatchTokens));
+  }
+  if (options.max_context < 0) {
+    return invalid_argument("engine: max_context is " + std::to_string(options.max_context) +
+                            ", expected 0 (the model's own) or more");
+  }
+  return Status();
+}
+
 // How many blocks every rank gets.
 Result<int> pool_blocks(const EngineOptions& options, const kv_cache::KvLayout& layout,
                         const model::SegmentPlan& plan) {
@@ -78,23 +95,6 @@ struct Engine::State {
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
-
-Status Engine::check(const EngineOptions& options) {
-  if (std::ranges::find(device::available_isas(), options.isa) == device::available_isas().end()) {
-    return invalid_argument("engine: this machine cannot run " +
-                            std::string(device::isa_name(options.isa)));
-  }
-  if (options.max_batch_tokens < 1 || options.max_batch_tokens > kMaxBatchTokens) {
-    return invalid_argument("engine: max_batch_tokens is " +
-                            std::to_string(options.max_batch_tokens) + ", expected 1.." +
-                            std::to_string(kMaxBatchTokens));
-  }
-  if (options.max_context < 0) {
-    return invalid_argument("engine: max_context is " + std::to_string(options.max_context) +
-                            ", expected 0 (the model's own) or more");
-  }
-  return Status();
-}
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
   BATON_RETURN_IF_ERROR(check(options));

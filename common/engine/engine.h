@@ -125,7 +125,6 @@ class Engine {
  private:
   struct State;
   explicit Engine(std::unique_ptr<State> state);
-  static Status check(const EngineOptions& options);
   std::unique_ptr<State> state_;
 };
 

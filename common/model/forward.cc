@@ -183,7 +183,7 @@ void ForwardState::lay_out_attention() {
         }
       }
     }
-    std::ranges::stable_sort(rank.items, std::greater<>(), cost);
+    std::ranges::sort(rank.items, std::greater<>(), cost);
   }
 }
 

@@ -12,9 +12,20 @@
 namespace baton::model {
 namespace {
 
-// Rows of x that one work item of a product takes: they stay in the L2 cache while the item's
-// panels pass over them.
-constexpr int kRowTile = 256;
+// How a product of all rows with all panels is cut into work items. Many rows an item spare work
+// (packed weights are expanded once an item), but there must be items for all threads.
+struct Tiling {
+  int grain = 1;   // panels of an item
+  int groups = 1;  // of panels
+  int tile = 1;    // rows of an item
+  int tiles = 1;
+
+  int items() const { return groups * tiles; }
+};
+constexpr int kItemsPerThread = 4;  // so that the last one does not keep all others waiting long
+constexpr int kMinRowTile = 96;
+constexpr int kMaxRowTile = 576;  // x then stays in the L2 cache: 663 KB at a hidden size of 576
+constexpr size_t kMaxTileBytes = size_t{160} << 10;  // of results that a thread keeps to itself
 
 // Slots of the thread's scratch.
 enum ScratchSlot { kMatmulScratch = 0, kAttentionScratch, kGateUpScratch, kSwigluScratch };
@@ -25,6 +36,22 @@ Range share(int n, int index, int count) {
 }
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+Tiling tiling(int rows, int panels, int grain, int threads, int max_tile = kMaxRowTile) {
+  Tiling t;
+  t.grain = std::min(grain, panels);
+  t.groups = ceil_div(panels, t.grain);
+  const int wanted_tiles = ceil_div(kItemsPerThread * threads, t.groups);
+  const int even_tile = ceil_div(ceil_div(rows, wanted_tiles), 32) * 32;
+  t.tile = std::min(rows, std::clamp(even_tile, std::min(kMinRowTile, max_tile), max_tile));
+  t.tiles = ceil_div(rows, t.tile);
+  // Few rows, many threads: panels go in pairs at least.
+  if (t.items() < threads && t.grain > 2) {
+    t.grain = std::max(2, panels * t.tiles / (kItemsPerThread * threads) / 2 * 2);
+    t.groups = ceil_div(panels, t.grain);
+  }
+  return t;
+}
 
 int panels_of(int columns) { return ceil_div(columns, kernels::kPanelRows); }
 
@@ -225,17 +252,18 @@ void ForwardPass::multiply(const Projection& projection, int begin, int end, con
 
 void ForwardPass::column_product(const Projection& projection, const Rows& rows) {
   const kernels::PackedMatrix& first = projection.parts.front().weights;
-  const int tile = std::min(rows.count, kRowTile);
-  const int grain = kernels::matmul_panel_grain(isa_, first.format(), tile, first.padded_k());
-  const int groups = ceil_div(projection.panels, grain);
-  share_out(groups * ceil_div(rows.count, tile), [&](int item) {
-    const int row = item / groups * tile;
-    const int begin = item % groups * grain;
-    const int end = std::min(begin + grain, projection.panels);
+  const Tiling t =
+      tiling(rows.count, projection.panels,
+             kernels::matmul_panel_grain(isa_, first.format(), rows.count, first.padded_k()),
+             thread_.threads);
+  share_out(t.items(), [&](int item) {
+    const int row = item / t.groups * t.tile;
+    const int begin = item % t.groups * t.grain;
+    const int end = std::min(begin + t.grain, projection.panels);
     multiply(projection, begin, end,
              {.x = rows.x + size_t(row) * rows.x_stride,
               .x_stride = rows.x_stride,
-              .count = std::min(tile, rows.count - row),
+              .count = std::min(t.tile, rows.count - row),
               .y = rows.y + size_t(row) * rows.y_stride + kernels::kPanelRows * begin,
               .y_stride = rows.y_stride});
   });
@@ -243,31 +271,31 @@ void ForwardPass::column_product(const Projection& projection, const Rows& rows)
 
 void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const uint16_t* x,
                               int x_stride) {
-  // All segments have the same number of panels (the hidden size) and one format.
-  const int panels = segments.front().weights.panels();
-  const int tile = std::min(rows_, kRowTile);
-  const int grain = kernels::matmul_panel_grain(isa_, segments.front().weights.format(), tile,
-                                                segments.front().weights.padded_k());
-  const int groups = ceil_div(panels, grain);
-  const int per_tile = groups * static_cast<int>(segments.size());
-  share_out(per_tile * ceil_div(rows_, tile), [&](int item) {
-    const int row = item / per_tile * tile;
-    const SegmentMatrix& segment = segments[static_cast<size_t>(item % per_tile / groups)];
-    const int begin = item % groups * grain;
-    const int count = std::min(tile, rows_ - row);
+  // All segments have the same panels (the hidden size); they follow each other in the items.
+  const kernels::PackedMatrix& first = segments.front().weights;
+  const int panels = first.panels();
+  const auto count = static_cast<int>(segments.size());
+  Tiling t = tiling(rows_, panels,
+                    kernels::matmul_panel_grain(isa_, first.format(), rows_, first.padded_k()),
+                    ceil_div(thread_.threads, count));
+  share_out(t.items() * count, [&](int item) {
+    const int row = item / (t.groups * count) * t.tile;
+    const SegmentMatrix& segment = segments[static_cast<size_t>(item / t.groups % count)];
+    const int begin = item % t.groups * t.grain;
+    const int rows = std::min(t.tile, rows_ - row);
     const kernels::PackedMatrix& matrix = segment.weights;
     const kernels::MatmulParams params = {
         .weights = &matrix,
         .x = x + size_t(row) * x_stride + segment.x_column,
         .x_stride = x_stride,
-        .rows = count,
+        .rows = rows,
         .y = s_.parts[static_cast<size_t>(segment.segment)].data() +
              size_t(row) * s_.hidden_f32_stride,
         .y_stride = s_.hidden_f32_stride};
     std::byte* scratch = thread_.scratch(
         kMatmulScratch,
-        kernels::matmul_scratch_bytes(isa_, matrix.format(), count, matrix.padded_k()));
-    kernels::matmul(isa_, params, begin, std::min(begin + grain, panels), scratch);
+        kernels::matmul_scratch_bytes(isa_, matrix.format(), rows, matrix.padded_k()));
+    kernels::matmul(isa_, params, begin, std::min(begin + t.grain, panels), scratch);
   });
 }
 
@@ -275,24 +303,24 @@ void ForwardPass::gate_up(const Projection& projection) {
   const RankColumns& columns = weights_.columns;
   const kernels::PackedMatrix& first = projection.parts.front().weights;
   const int panels = panels_of(columns.ffn.count());
-  const int tile = std::min(rows_, kRowTile);
-  const int grain =
-      std::min(panels, kernels::matmul_panel_grain(isa_, first.format(), tile, first.padded_k()));
-  const int groups = ceil_div(panels, grain);
-  const int stride = grain * kernels::kPanelRows;
-  const size_t size = size_t(tile) * stride;
+  const int grain = kernels::matmul_panel_grain(isa_, first.format(), rows_, first.padded_k());
+  const size_t row_bytes = 2 * sizeof(float) * kernels::kPanelRows * static_cast<size_t>(grain);
+  const int max_tile = std::max(1, static_cast<int>(kMaxTileBytes / row_bytes / 32 * 32));
+  const Tiling t = tiling(rows_, panels, grain, thread_.threads, std::min(max_tile, kMaxRowTile));
+  const int stride = t.grain * kernels::kPanelRows;
+  const size_t size = size_t(t.tile) * stride;
   // One thread makes the same columns of gate and up, so their product needs neither a barrier nor
   // memory for both.
   auto* gate = reinterpret_cast<float*>(thread_.scratch(kGateUpScratch, 2 * size * sizeof(float)));
   float* up = gate + size;
   auto* h = reinterpret_cast<uint16_t*>(thread_.scratch(kSwigluScratch, size * sizeof(uint16_t)));
-  share_out(groups * ceil_div(rows_, tile), [&](int item) {
-    const int row = item / groups * tile;
-    const int begin = item % groups * grain;
-    const int end = std::min(begin + grain, panels);
+  share_out(t.items(), [&](int item) {
+    const int row = item / t.groups * t.tile;
+    const int begin = item % t.groups * t.grain;
+    const int end = std::min(begin + t.grain, panels);
     Rows rows = {.x = s_.x.data() + size_t(row) * s_.hidden_bf16_stride,
                  .x_stride = s_.hidden_bf16_stride,
-                 .count = std::min(tile, rows_ - row),
+                 .count = std::min(t.tile, rows_ - row),
                  .y = gate,
                  .y_stride = stride};
     const int gate_panel = columns.gate / kernels::kPanelRows;

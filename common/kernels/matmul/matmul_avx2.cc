@@ -118,13 +118,24 @@ BATON_INLINE F32 code(K6Block, const uint8_t* b, int column, int k) {
 }
 
 template <typename Block>
+BATON_INLINE void fetch_ahead(const uint8_t* b) {
+#pragma GCC unroll 16
+  for (size_t at = 0; at < Block::kBytes; at += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(b + kFetchAheadBytes + at), _MM_HINT_T0);
+  }
+}
+
+template <typename Block>
 void expand_blocks(const std::byte* packed, int blocks, uint32_t* out) {
   const auto* b = reinterpret_cast<const uint8_t*>(packed);
   for (int i = 0; i < blocks; ++i, b += Block::kBytes, out += kPairDwords) {
+    fetch_ahead<Block>(b);
     for (int column = 0; column < kLanes; column += kHalf) {
       for (int half = 0; half < 2; ++half) {  // of K: Q6_K changes its scale in the middle
         const Affine a = affine(Block{}, b, column, 16 * half);
-        for (int p = 8 * half; p < 8 * half + 8; ++p) {
+#pragma GCC unroll 8
+        for (int q = 0; q < 8; ++q) {
+          const int p = 8 * half + q;
           store_pair(out + p * kLanes + column,
                      _mm256_fmadd_ps(a.scale, code(Block{}, b, column, 2 * p), a.offset),
                      _mm256_fmadd_ps(a.scale, code(Block{}, b, column, 2 * p + 1), a.offset));
@@ -153,9 +164,105 @@ void expand(WeightFormat format, const std::byte* packed, int blocks, uint32_t* 
   }
 }
 
+// Adds the products of one block and 8 columns to even and odd.
+template <typename Block, int kRows>
+BATON_INLINE void dot_half_panel(const uint8_t* b, int column, const float* x, F32* even,
+                                 F32* odd) {
+  for (int half = 0; half < 2; ++half) {
+    const Affine a = affine(Block{}, b, column, 16 * half);
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; ++q) {
+      const int p = 8 * half + q;
+      const F32 even_w =
+          round_to_bf16(_mm256_fmadd_ps(a.scale, code(Block{}, b, column, 2 * p), a.offset));
+      const F32 odd_w =
+          round_to_bf16(_mm256_fmadd_ps(a.scale, code(Block{}, b, column, 2 * p + 1), a.offset));
+#pragma GCC unroll 2
+      for (int r = 0; r < kRows; ++r) {
+        even[r] = _mm256_fmadd_ps(_mm256_set1_ps(x[r * kWideRow + 2 * p]), even_w, even[r]);
+        odd[r] = _mm256_fmadd_ps(_mm256_set1_ps(x[r * kWideRow + 2 * p + 1]), odd_w, odd[r]);
+      }
+    }
+  }
+}
+
+template <typename Block, int kRows>
+void few_rows_of(const FewRowsArgs& args) {
+  const auto* b = reinterpret_cast<const uint8_t*>(args.panel);
+  F32 sum[2][kRows];
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) {
+      sum[h][r] = _mm256_setzero_ps();
+    }
+  }
+  for (int block = 0; block < args.blocks; ++block, b += Block::kBytes) {
+    fetch_ahead<Block>(b);
+    const float* x =
+        args.x + (block / kChunkBlocks) * kRows * kWideRow + (block % kChunkBlocks) * 32;
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      F32 even[kRows];
+      F32 odd[kRows];
+#pragma GCC unroll 2
+      for (int r = 0; r < kRows; ++r) {
+        even[r] = _mm256_setzero_ps();
+        odd[r] = _mm256_setzero_ps();
+      }
+      dot_half_panel<Block, kRows>(b, kHalf * h, x, even, odd);
+#pragma GCC unroll 2
+      for (int r = 0; r < kRows; ++r) {
+        sum[h][r] = _mm256_add_ps(sum[h][r], _mm256_add_ps(even[r], odd[r]));
+      }
+    }
+  }
+#pragma GCC unroll 2
+  for (int r = 0; r < kRows; ++r) {
+    float* y = args.y + static_cast<ptrdiff_t>(r) * args.y_stride;
+    _mm256_storeu_ps(y, sum[0][r]);
+    _mm256_storeu_ps(y + kHalf, sum[1][r]);
+  }
+}
+
+template <typename Block>
+void few_rows_any(const FewRowsArgs& args) {
+  if (args.rows == 1) {
+    few_rows_of<Block, 1>(args);
+  } else {
+    few_rows_of<Block, 2>(args);
+  }
+}
+constexpr int kMaxFewRows = 2;
+
+void few_rows(WeightFormat format, const FewRowsArgs& args) {
+  switch (format) {
+    case WeightFormat::kQ4:
+      return few_rows_any<Q4Block>(args);
+    case WeightFormat::kQ4Symmetric:
+      return few_rows_any<Q4SymmetricBlock>(args);
+    case WeightFormat::kQ8:
+      return few_rows_any<Q8Block>(args);
+    case WeightFormat::kK4:
+      return few_rows_any<K4Block>(args);
+    case WeightFormat::kK5:
+      return few_rows_any<K5Block>(args);
+    case WeightFormat::kK6:
+      return few_rows_any<K6Block>(args);
+    case WeightFormat::kBf16Panels:
+      return;
+  }
+}
+
+struct HalfPanel {
+  const uint32_t* weights;  // of 8 columns
+  const std::byte* ahead;   // MultiplyArgs::ahead; null where another tile has fetched it
+};
+
 // kRows rows by 8 columns over all blocks of the chunk.
-template <int kRows>
-void tile(const MultiplyArgs& args, const uint32_t* weights, const float* x, float* y) {
+template <int kRows, bool kFetch>
+void tile(const MultiplyArgs& args, const HalfPanel& panel, const float* x, float* y) {
+  const uint32_t* weights = panel.weights;
   const I32 high_half = _mm256_set1_epi32(static_cast<int>(0xFFFF0000));
   for (int block = 0; block < args.blocks; ++block, x += 32, weights += kPairDwords) {
     F32 even[kRows];
@@ -167,6 +274,9 @@ void tile(const MultiplyArgs& args, const uint32_t* weights, const float* x, flo
     }
 #pragma GCC unroll 2
     for (int p = 0; p < kPairs; ++p) {
+      if constexpr (kFetch) {
+        _mm_prefetch(panel.ahead + (block * kPairs + p) * 64, _MM_HINT_T0);
+      }
       const I32 pair = load(weights + p * kLanes);
       const F32 even_w = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
       const F32 odd_w = _mm256_castsi256_ps(_mm256_and_si256(pair, high_half));
@@ -185,21 +295,31 @@ void tile(const MultiplyArgs& args, const uint32_t* weights, const float* x, flo
   }
 }
 
-void tile_of_rows(int rows, const MultiplyArgs& args, const uint32_t* weights, const float* x,
+template <int kRows>
+void tile_maybe_fetching(const MultiplyArgs& args, const HalfPanel& panel, const float* x,
+                         float* y) {
+  if (panel.ahead != nullptr) {
+    tile<kRows, true>(args, panel, x, y);
+  } else {
+    tile<kRows, false>(args, panel, x, y);
+  }
+}
+
+void tile_of_rows(int rows, const MultiplyArgs& args, const HalfPanel& panel, const float* x,
                   float* y) {
   switch (rows) {
     case 1:
-      return tile<1>(args, weights, x, y);
+      return tile_maybe_fetching<1>(args, panel, x, y);
     case 2:
-      return tile<2>(args, weights, x, y);
+      return tile_maybe_fetching<2>(args, panel, x, y);
     case 3:
-      return tile<3>(args, weights, x, y);
+      return tile_maybe_fetching<3>(args, panel, x, y);
     case 4:
-      return tile<4>(args, weights, x, y);
+      return tile_maybe_fetching<4>(args, panel, x, y);
     case 5:
-      return tile<5>(args, weights, x, y);
+      return tile_maybe_fetching<5>(args, panel, x, y);
     case 6:
-      return tile<6>(args, weights, x, y);
+      return tile_maybe_fetching<6>(args, panel, x, y);
   }
 }
 
@@ -210,8 +330,10 @@ void multiply(const MultiplyArgs& args) {
     const float* x = args.x + row * kWideRow;
     float* y = args.y + static_cast<ptrdiff_t>(row) * args.y_stride;
     for (int n = 0; n < 2 && args.weights[n] != nullptr; ++n) {
-      tile_of_rows(rows, args, args.weights[n], x, y + n * kLanes);
-      tile_of_rows(rows, args, args.weights[n] + kHalf, x, y + n * kLanes + kHalf);
+      const HalfPanel left{args.weights[n], row == 0 ? args.ahead[n] : nullptr};
+      const HalfPanel right{args.weights[n] + kHalf, nullptr};
+      tile_of_rows(rows, args, left, x, y + n * kLanes);
+      tile_of_rows(rows, args, right, x, y + n * kLanes + kHalf);
     }
     row += rows;
   }
@@ -229,6 +351,6 @@ void widen(const uint16_t* x, int count, float* out) {
 
 }  // namespace
 
-LevelKernels avx2_matmul_kernels() { return {widen, expand, multiply, nullptr, 0}; }
+LevelKernels avx2_matmul_kernels() { return {widen, expand, multiply, few_rows, kMaxFewRows}; }
 
 }  // namespace baton::kernels

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cmath>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "common/kernels/matmul/test_matrices.h"
+#include "common/kernels/small/small_ops.h"
 
 namespace baton::kernels {
 namespace {
@@ -98,6 +100,18 @@ TEST(SourceBlocksTest, EveryHalfBecomesItsValue) {
                                      : std::ldexp(1024 + fraction, static_cast<int>(exponent) - 25);
     ASSERT_EQ(got, (bits & 0x8000) != 0 ? -size : size) << bits;
   }
+}
+
+// Packing rounds with it, and every product stands on that.
+TEST(SourceBlocksTest, WeightsAreRoundedToNearestEven) {
+  const auto rounded = [](uint32_t bits) { return bf16_from_float(std::bit_cast<float>(bits)); };
+  EXPECT_EQ(rounded(0x3F800000), 0x3F80);
+  EXPECT_EQ(rounded(0x3F808000), 0x3F80);  // a tie, down to even
+  EXPECT_EQ(rounded(0x3F818000), 0x3F82);  // a tie, up to even
+  EXPECT_EQ(rounded(0x3F808001), 0x3F81);
+  EXPECT_EQ(rounded(0x7F7FFFFF), 0x7F80);  // beyond the largest: infinity
+  EXPECT_EQ(rounded(0x80000000), 0x8000);
+  EXPECT_EQ(rounded(0x7F800001) & 0x7FC0, 0x7FC0);  // a NaN whose payload is cut stays one
 }
 
 TEST(SourceBlocksTest, RowsHaveTheSizeOfTheirBlocks) {

@@ -60,6 +60,8 @@ struct LevelKernels {
 LevelKernels scalar_matmul_kernels();
 LevelKernels avx2_matmul_kernels();
 LevelKernels avx512_matmul_kernels();
+// The same bits, some percent faster; needs AVX512_BF16.
+LevelKernels avx512_bf16_matmul_kernels();
 
 // y of one or two panels for all rows with tiles; `weights` are bf16 blocks of 16 rows, as panels
 // have them or (attention) columns of wider rows. Adds to y where

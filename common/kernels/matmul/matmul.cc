@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/device/cpu_info.h"
 #include "common/kernels/matmul/level_kernels.h"
 
 namespace baton::kernels {
@@ -33,7 +34,8 @@ LevelKernels kernels_of(device::Isa isa) {
       return avx2_matmul_kernels();
     case device::Isa::kAvx512:
     case device::Isa::kAmx:
-      return avx512_matmul_kernels();
+      return device::cpu_info().avx512_bf16 ? avx512_bf16_matmul_kernels()
+                                            : avx512_matmul_kernels();
   }
   return scalar_matmul_kernels();
 }

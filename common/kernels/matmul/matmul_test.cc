@@ -11,6 +11,7 @@
 
 #include "common/device/compute_team.h"
 #include "common/device/cpu_info.h"
+#include "common/kernels/matmul/level_kernels.h"
 #include "common/kernels/matmul/source_blocks.h"
 #include "common/kernels/matmul/test_matrices.h"
 #include "common/kernels/small/small_ops.h"
@@ -185,6 +186,48 @@ TEST(MatmulLevelsTest, DenormalsAndExtremeExponentsGiveTheSameBits) {
         v = random_extreme_bf16(random);
       }
       expect_all_levels_equal(w, x, 96, 5, 0, 96);
+    }
+  }
+}
+
+// matmul() takes one set of kernels per level; where AVX-512 has two, both must give the bits.
+TEST(MatmulLevelsTest, BothWaysToRoundOnAvx512ExpandAndMultiplyAlike) {
+  if (!device::cpu_info().avx512) {
+    return;  // the levels that run are compared above
+  }
+  std::vector<LevelKernels> variants = {avx512_matmul_kernels()};
+  if (device::cpu_info().avx512_bf16) {
+    variants.push_back(avx512_bf16_matmul_kernels());
+  }
+  TestRandom random(31);
+  constexpr int kBlocks = kChunkBlocks;
+  for (const SourceType type : kAllSourceTypes) {
+    if (decode_format(type) == WeightFormat::kBf16Panels) {
+      continue;
+    }
+    SCOPED_TRACE(source_type_name(type));
+    const TestMatrix m = random_matrix(random, type, kPanelRows, kBlocks * kBlockK);
+    const PackedMatrix w = pack(m, decode_format(type), 0, m.k);
+    std::vector<uint32_t> want(size_t{kBlocks} * kPairDwords);
+    scalar_matmul_kernels().expand(w.format(), w.panel(0), kBlocks, want.data());
+    const std::vector<uint16_t> x = random_activations(random, 1, m.k, m.k);
+    const std::vector<float> want_y = canonical_product(m, x, m.k, 1, 0, m.k);
+    for (const LevelKernels& kernels : variants) {
+      std::vector<uint32_t> got(want.size());
+      kernels.expand(w.format(), w.panel(0), kBlocks, got.data());
+      // +0 and -0 are one weight.
+      for (uint32_t* pair : {got.data(), want.data()}) {
+        for (size_t i = 0; i < want.size(); ++i) {
+          pair[i] &= (pair[i] & 0x7FFF) == 0 ? 0xFFFF0000u : ~0u;
+          pair[i] &= (pair[i] & 0x7FFF0000) == 0 ? 0x0000FFFFu : ~0u;
+        }
+      }
+      EXPECT_EQ(got, want);
+      std::vector<float> wide(kWideRow);
+      kernels.widen(x.data(), m.k, wide.data());
+      std::vector<float> y(kPanelRows);
+      kernels.few_rows(w.format(), {w.panel(0), kBlocks, wide.data(), 1, y.data(), kPanelRows});
+      EXPECT_TRUE(same_bits(y, want_y));
     }
   }
 }

@@ -24,14 +24,17 @@ struct TokenLogprobs {
   friend bool operator==(const TokenLogprobs&, const TokenLogprobs&) = default;
 };
 
-// Of a whole row ([vocab], f32), kept for when the row is overwritten before the token is known.
+// Of a whole row ([vocab], f32), for when the row is overwritten before the token is known.
 struct RowLogprobs {
-  float log_sum_exp = 0.0f;
+  double log_sum_exp = 0.0;
   std::vector<TokenLogprob> top;
 };
 
 // internal_error when a logit is NaN or +infinity or all are -infinity.
 Result<RowLogprobs> row_logprobs(std::span<const float> logits, int top, Scratch& scratch);
+
+// `logit` is that of the token, from the same row.
+TokenLogprobs logprobs_of(RowLogprobs row, float logit);
 
 // The log-probability of `id` (a prompt token, or one chosen elsewhere) and the `top` most likely
 // of its row. Precondition: id is in the row.

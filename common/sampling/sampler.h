@@ -22,6 +22,8 @@
 
 namespace baton::sampling {
 
+class Penalties;
+
 struct Sampled {
   TokenId id = 0;
   FinishReason finish = FinishReason::kNone;
@@ -46,7 +48,8 @@ class SequenceSampler {
   // Samples output number output_count() and records it. `logits` holds at least vocab_size values
   // ([vocab], f32) of which the first vocab_size count, and is overwritten. Fails, recording
   // nothing, with internal_error when a logit is NaN or +infinity or when every token is masked
-  // out; the request cannot go on then.
+  // out, and with invalid_argument when penalties or temperature overflow f32; the request cannot
+  // go on then.
   //
   // O(vocab_size); about 0.1 ms for 128k entries.
   Result<Sampled> sample(std::span<float> logits, Scratch& scratch);
@@ -59,7 +62,7 @@ class SequenceSampler {
   const SamplingParams& params() const;
 
  private:
-  class Penalties;
+  Result<TokenId> choose(std::span<float> logits, Scratch& scratch) const;
   FinishReason finish_of(TokenId id) const;
   void process_logits(std::span<float> logits) const;
 

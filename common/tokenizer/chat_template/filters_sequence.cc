@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "common/tokenizer/chat_template/filters.h"
 #include "common/tokenizer/chat_template/item_paths.h"
@@ -104,22 +105,44 @@ struct Keyed {
   Value item;
 };
 
-// Stable; `descending` keeps equal keys in their order, as Python does.
+struct Halves {
+  size_t begin;
+  size_t middle;
+  size_t end;
+};
+
+// Merges the sorted halves [begin, middle) and [middle, end) of `entries`. `descending` keeps equal
+// keys in their order, as Python does.
+Status merge_halves(std::vector<Keyed>& entries, std::vector<Keyed>& merged, const Halves& halves,
+                    bool descending, Budget& budget) {
+  size_t left = halves.begin;
+  size_t right = halves.middle;
+  merged.clear();
+  while (left < halves.middle && right < halves.end) {
+    const Value& a = entries[left].key;
+    const Value& b = entries[right].key;
+    BATON_ASSIGN_OR_RETURN(const bool right_first,
+                           descending ? less_than(a, b, budget) : less_than(b, a, budget));
+    merged.push_back(std::move(entries[right_first ? right++ : left++]));
+  }
+  const auto at = [&](size_t i) { return entries.begin() + static_cast<std::ptrdiff_t>(i); };
+  std::move(at(left), at(halves.middle), std::back_inserter(merged));
+  std::move(at(right), at(halves.end), std::back_inserter(merged));
+  std::move(merged.begin(), merged.end(), at(halves.begin));
+  return {};
+}
+
+// Stable. Our own, because comparing may fail, which the library's sorts do not allow.
 Status sort_by_key(std::vector<Keyed>& entries, bool descending, Budget& budget) {
-  Status failure;
-  std::stable_sort(entries.begin(), entries.end(), [&](const Keyed& a, const Keyed& b) {
-    if (!failure.ok()) {
-      return false;
+  std::vector<Keyed> merged;
+  for (size_t width = 1; width < entries.size(); width *= 2) {
+    for (size_t begin = 0; begin + width < entries.size(); begin += 2 * width) {
+      const size_t end = std::min(begin + 2 * width, entries.size());
+      BATON_RETURN_IF_ERROR(
+          merge_halves(entries, merged, {begin, begin + width, end}, descending, budget));
     }
-    const Result<bool> less =
-        descending ? less_than(b.key, a.key, budget) : less_than(a.key, b.key, budget);
-    if (!less.ok()) {
-      failure = less.status();
-      return false;
-    }
-    return *less;
-  });
-  return failure;
+  }
+  return {};
 }
 
 Result<Value> keys_removed(std::vector<Keyed> entries) {

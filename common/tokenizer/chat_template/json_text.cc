@@ -126,7 +126,7 @@ class JsonWriter {
           return unsupported("chat template: sort_keys with keys that are not strings");
         }
       }
-      std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+      std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
         return a->first.as_string() < b->first.as_string();
       });
     }

@@ -177,8 +177,8 @@ class TransferAgent {
 
   // --- receiver
   // `blocks` hold at least kv_tokens; those of the first have_tokens tokens (a multiple of the
-  // reservation's push unit) are D's own prefix hits and are not written. The V halves of the others
-  // have been zeroed.
+  // reservation's push unit) are D's own prefix hits and are not written. The V halves of the
+  // others have been zeroed.
   void grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens);
   void deny(uint64_t reservation, Status why, uint32_t retry_after_ms);
   // The loop no longer wants what it granted (cancelled): aborts it towards the sender. Answered by

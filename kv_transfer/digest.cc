@@ -1,0 +1,48 @@
+#include "kv_transfer/digest.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+
+namespace baton::kv_transfer {
+namespace {
+
+static_assert(sizeof(CommitDigest::Record) == 24, "hashed as it lies: no padding");
+
+struct FreeState {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+};
+
+}  // namespace
+
+size_t total_bytes(std::span<const IoSlice> slices) {
+  size_t sum = 0;
+  for (const IoSlice& slice : slices) {
+    sum += slice.bytes;
+  }
+  return sum;
+}
+
+uint64_t payload_digest(std::span<const IoSlice> slices) {
+  if (slices.size() == 1) {
+    return XXH3_64bits(slices.front().data, slices.front().bytes);
+  }
+  const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
+  XXH3_64bits_reset(state.get());
+  for (const IoSlice& slice : slices) {
+    XXH3_64bits_update(state.get(), slice.data, slice.bytes);
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
+uint64_t CommitDigest::finish() {
+  std::sort(records_.begin(), records_.end(), [](const Record& a, const Record& b) {
+    return std::tie(a.layer, a.first_piece, a.dst_rank) <
+           std::tie(b.layer, b.first_piece, b.dst_rank);
+  });
+  return XXH3_64bits(records_.data(), records_.size() * sizeof(Record));
+}
+
+}  // namespace baton::kv_transfer

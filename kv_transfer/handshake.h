@@ -1,0 +1,35 @@
+#pragma once
+
+// HELLO: what two agents must agree on before a byte moves. Both sides run agree() on both HELLOs
+// and so come to the same answer; what differs is refused with both values in the reason.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/wire/messages.h"
+#include "kv_transfer/data_path.h"
+#include "kv_transfer/host_identity.h"
+#include "kv_transfer/piece_plan.h"
+#include "kv_transfer/transfer.h"
+
+namespace baton::kv_transfer {
+
+// Our own HELLO: `paths` are those that are open, best first.
+wire::Hello make_hello(const AgentOptions& options, const HostIdentity& host,
+                       std::span<DataPath* const> paths);
+
+struct Agreement {
+  std::string transport;
+  PiecePlan plan;
+  bool digest = true;  // on when either side wants it
+};
+// `sender` and `receiver` by the direction of the data. incompatible with the reason.
+Result<Agreement> agree(const wire::Hello& sender, const wire::Hello& receiver);
+
+bool same_machine(const wire::Hello& a, const wire::Hello& b);
+// The address of one transport out of Hello::worker_address; nothing when it is not there or the
+// bytes make no sense.
+std::optional<std::string> path_address(const wire::Hello& hello, std::string_view transport);
+
+}  // namespace baton::kv_transfer

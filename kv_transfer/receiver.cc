@@ -1,0 +1,422 @@
+#include "kv_transfer/receiver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "kv_transfer/receiver_ticket.h"
+
+namespace baton::kv_transfer {
+namespace {
+
+constexpr size_t kRememberedTickets = 4'096;
+constexpr const char* kExpired = "expired";
+
+}  // namespace
+
+ReceiverTable::ReceiverTable(const CoreContext& context, SessionTable& sessions,
+                             uint32_t first_generation)
+    : context_(context),
+      sessions_(sessions),
+      next_generation_(first_generation),
+      quarantine_(context.options.timeouts.quarantine_alarm),
+      spill_(context.options.pools.front()->group_bytes()) {}
+
+ReceiverTable::~ReceiverTable() = default;
+
+// ---------------------------------------------------------------- looking up
+
+ReceiverTable::Ticket* ReceiverTable::find(uint64_t reservation) {
+  const auto it = tickets_.find(reservation);
+  return it == tickets_.end() ? nullptr : it->second.get();
+}
+
+ReceiverTable::Ticket* ReceiverTable::by_slot(uint32_t slot, uint32_t generation) {
+  if (slot == 0 || slot > slots_.size()) {
+    return nullptr;
+  }
+  Ticket* ticket = find(slots_[slot - 1]);
+  return ticket != nullptr && ticket->generation == generation ? ticket : nullptr;
+}
+
+bool ReceiverTable::step(Ticket& ticket, ReceiverEvent event) {
+  const std::optional<ReceiverState> to = next_state(ticket.state, event);
+  if (!to) {
+    drop(DropReason::kUnexpected);
+    return false;
+  }
+  ticket.state = *to;
+  return true;
+}
+
+uint32_t ReceiverTable::take_slot(uint64_t reservation) {
+  if (free_slots_.empty()) {
+    slots_.push_back(reservation);
+    return static_cast<uint32_t>(slots_.size());
+  }
+  const uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  slots_[slot - 1] = reservation;
+  return slot;
+}
+
+uint32_t ReceiverTable::take_generation() {
+  const uint32_t generation = next_generation_++;
+  if (next_generation_ == 0) {
+    next_generation_ = 1;
+  }
+  return generation == 0 ? take_generation() : generation;
+}
+
+// ---------------------------------------------------------------- reservation
+
+void ReceiverTable::on_message(Session& session, wire::Reserve reserve, TimePoint now) {
+  for (const auto& [id, ticket] : tickets_) {
+    if (ticket->session == session.id && ticket->reserve_id == reserve.reserve_id) {
+      // Sent again because an answer was slow: the answer is the same.
+      if (ticket->open()) {
+        send_grant(*ticket, session);
+      }
+      return;
+    }
+  }
+  const kv_cache::KvPool& pool = *context_.options.pools.front();
+  const uint64_t capacity =
+      static_cast<uint64_t>(pool.blocks()) * static_cast<uint64_t>(pool.layout().block_tokens);
+  if (reserve.kv_tokens == 0 || reserve.kv_tokens > capacity) {
+    sessions_.send(session,
+                   wire::Deny{reserve.reserve_id, StatusCode::kResourceExhausted,
+                              "KV of " + std::to_string(reserve.kv_tokens) +
+                                  " tokens never fits a pool of " + std::to_string(capacity),
+                              0});
+    return;
+  }
+  if (tickets_.size() >= kMaxReservations) {
+    sessions_.send(session, wire::Deny{reserve.reserve_id, StatusCode::kResourceExhausted,
+                                       "too many reservations", 1'000});
+    return;
+  }
+  auto made = std::make_unique<Ticket>();
+  made->reservation = next_reservation_++;
+  made->session = session.id;
+  made->reserve_id = reserve.reserve_id;
+  made->key = reserve.key;
+  made->kv_tokens = static_cast<int>(reserve.kv_tokens);
+  made->arrived = now;
+  if (reserve.deadline_ms != 0) {
+    made->deadline = now + std::chrono::milliseconds(reserve.deadline_ms);
+  }
+  ++session.users;
+  ReserveArrived event;
+  event.reservation = made->reservation;
+  event.peer = session.name;
+  event.body = std::move(reserve.body);
+  event.kv_tokens = made->kv_tokens;
+  event.push_unit_tokens = session.link->plan.unit_tokens();
+  event.deadline = made->deadline;
+  tickets_.emplace(made->reservation, std::move(made));
+  context_.emit(std::move(event));
+}
+
+void ReceiverTable::grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens,
+                          TimePoint now) {
+  Ticket* ticket = find(reservation);
+  if (ticket == nullptr || !step(*ticket, ReceiverEvent::kGrant)) {
+    return;  // withdrawn meanwhile; the loop has been told
+  }
+  Session& session = *sessions_.find(ticket->session);
+  const PiecePlan& plan = session.link->plan;
+  const kv_cache::KvPool& pool = *context_.options.pools.front();
+  BATON_CHECK(
+      have_tokens >= 0 && have_tokens <= ticket->kv_tokens && have_tokens % plan.unit_tokens() == 0,
+      "have_tokens is a multiple of the push unit");
+  BATON_CHECK(blocks.size() * static_cast<size_t>(pool.layout().block_tokens) >=
+                  static_cast<size_t>(ticket->kv_tokens),
+              "granted blocks hold the tokens");
+  for (const BlockId id : blocks) {
+    BATON_CHECK(id < static_cast<BlockId>(pool.blocks()), "granted blocks are of the pool");
+  }
+  ticket->blocks = std::move(blocks);
+  ticket->slot = take_slot(reservation);
+  ticket->generation = take_generation();
+  ticket->pieces = plan.pieces(ticket->kv_tokens);
+  ticket->first_piece = have_tokens / plan.unit_tokens();
+  const auto expected = static_cast<size_t>(plan.layers()) *
+                        static_cast<size_t>(ticket->pieces - ticket->first_piece) *
+                        static_cast<size_t>(plan.target_ranks());
+  ticket->bits.assign(expected, Ticket::Bit::kMissing);
+  ticket->last_data = now;
+  extend_lease(*ticket, now);
+  send_grant(*ticket, session);
+}
+
+void ReceiverTable::send_grant(const Ticket& ticket, Session& session) {
+  const Timeouts& timeouts = context_.options.timeouts;
+  wire::Grant message;
+  message.reserve_id = ticket.reserve_id;
+  message.slot = ticket.slot;
+  message.generation = ticket.generation;
+  message.have_tokens =
+      static_cast<uint32_t>(ticket.first_piece * session.link->plan.unit_tokens());
+  message.lease_ms = static_cast<uint32_t>(to_ms(timeouts.transfer_max + timeouts.lease_extra));
+  sessions_.send(session, message);
+}
+
+// DATA and heartbeats keep a lease alive, but heartbeats alone not for ever: a sender that forgot
+// the ticket is alive too. And no lease outlives its request by more than the extra.
+void ReceiverTable::extend_lease(Ticket& ticket, TimePoint now) {
+  const Timeouts& timeouts = context_.options.timeouts;
+  const Duration lease = timeouts.transfer_max + timeouts.lease_extra;
+  ticket.lease_until = std::min(now + lease, ticket.last_data + 2 * timeouts.transfer_max);
+  if (ticket.deadline != TimePoint::max()) {
+    ticket.lease_until = std::min(ticket.lease_until, ticket.deadline + timeouts.lease_extra);
+  }
+}
+
+void ReceiverTable::on_heartbeat(const Session& session, TimePoint now) {
+  for (auto& [id, ticket] : tickets_) {
+    if (ticket->session == session.id && ticket->open()) {
+      extend_lease(*ticket, now);
+    }
+  }
+}
+
+void ReceiverTable::deny(uint64_t reservation, const Status& why, uint32_t retry_after_ms) {
+  Ticket* ticket = find(reservation);
+  if (ticket == nullptr || !step(*ticket, ReceiverEvent::kRefuse)) {
+    return;
+  }
+  Session& session = *sessions_.find(ticket->session);
+  sessions_.send(session,
+                 wire::Deny{ticket->reserve_id, why.code(), why.message(), retry_after_ms});
+  remove(*ticket, State::kAborted);
+}
+
+void ReceiverTable::withdraw(Ticket& ticket) {
+  step(ticket, ReceiverEvent::kRefuse);
+  context_.emit(ReserveWithdrawn{ticket.reservation});
+  remove(ticket, State::kAborted);
+}
+
+// ---------------------------------------------------------------- commit
+
+void ReceiverTable::on_message(Session& session, wire::Commit commit, TimePoint now) {
+  Ticket* ticket = by_slot(commit.slot, commit.generation);
+  if (ticket == nullptr || !ticket->open()) {
+    const auto ended = ended_.find(TicketId{commit.slot} << 32 | commit.generation);
+    const bool committed = ended != ended_.end() && ended->second == State::kCommitted;
+    if (!committed) {
+      drop(DropReason::kUnknownTicket);
+    }
+    sessions_.send(session, wire::CommitAck{commit.slot, commit.generation, committed,
+                                            committed ? "" : "the ticket is over"});
+    return;
+  }
+  if (ticket->session != session.id || ticket->key != commit.key) {
+    drop(DropReason::kForeignSession);
+    return;
+  }
+  if (now >= ticket->lease_until) {
+    return;  // the sweep of this turn ends it and says so
+  }
+  ticket->held_commit = std::move(commit);
+  if (ticket->pending == 0) {
+    decide_commit(*ticket, now);
+  }
+}
+
+Status ReceiverTable::check_commit(Ticket& ticket, const wire::Commit& commit) const {
+  const PiecePlan& plan = sessions_.find(ticket.session)->link->plan;
+  if (ticket.done != ticket.bits.size()) {
+    return internal_error(std::to_string(ticket.bits.size() - ticket.done) + " of " +
+                          std::to_string(ticket.bits.size()) + " pieces are missing");
+  }
+  if (commit.layers != static_cast<uint32_t>(plan.layers()) ||
+      commit.pieces != static_cast<uint32_t>(ticket.pieces - ticket.first_piece)) {
+    return internal_error("COMMIT names other layers or pieces than the ticket has");
+  }
+  if (commit.bytes != ticket.bytes) {
+    return internal_error("COMMIT names " + std::to_string(commit.bytes) + " bytes, " +
+                          std::to_string(ticket.bytes) + " arrived");
+  }
+  if (commit.digest != ticket.digest.finish()) {
+    return internal_error("the digest of the COMMIT does not agree");
+  }
+  return Status();
+}
+
+// Nothing is pending. What is complete becomes the loop's; what is not never becomes runnable.
+void ReceiverTable::decide_commit(Ticket& ticket, TimePoint now) {
+  wire::Commit commit = std::move(*ticket.held_commit);
+  ticket.held_commit.reset();
+  Session& session = *sessions_.find(ticket.session);
+  if (Status status = check_commit(ticket, commit); !status.ok()) {
+    log_warn("refused a commit", {{"peer", session.name}, {"reason", status.message()}});
+    sessions_.send(session,
+                   wire::CommitAck{ticket.slot, ticket.generation, false, status.message()});
+    cancel(ticket, std::move(status), now);
+    return;
+  }
+  step(ticket, ReceiverEvent::kCommitValid);
+  sessions_.send(session, wire::CommitAck{ticket.slot, ticket.generation, true, ""});
+  context_.emit(TransferCommitted{ticket.id(), ticket.reservation, std::move(commit), ticket.bytes,
+                                  session.link->transport});
+  step(ticket, ReceiverEvent::kHandedOver);
+  remove(ticket, State::kCommitted);
+}
+
+void ReceiverTable::on_message(Session& session, const wire::StatusQuery& query, TimePoint) {
+  wire::StatusReply reply{query.slot, query.generation, State::kUnknown};
+  if (const Ticket* ticket = by_slot(query.slot, query.generation); ticket != nullptr) {
+    reply.state = ticket->state == ReceiverState::kReserved    ? State::kReserved
+                  : ticket->state == ReceiverState::kReceiving ? State::kReceiving
+                                                               : State::kAborted;
+  } else if (const auto ended = ended_.find(TicketId{query.slot} << 32 | query.generation);
+             ended != ended_.end()) {
+    reply.state = ended->second;
+  }
+  sessions_.send(session, reply);
+}
+
+// ---------------------------------------------------------------- the end without a commit
+
+void ReceiverTable::abort_reservation(uint64_t reservation, const std::string& reason,
+                                      TimePoint now) {
+  Ticket* ticket = find(reservation);
+  if (ticket == nullptr) {
+    return;
+  }
+  if (ticket->state == ReceiverState::kAsked) {
+    deny(reservation, cancelled(reason), 0);
+    return;
+  }
+  if (ticket->open()) {
+    tell_abort(*ticket, reason);
+    cancel(*ticket, cancelled(reason), now);
+  }
+}
+
+void ReceiverTable::on_message(Session& session, const wire::Abort& abort, TimePoint now) {
+  Ticket* found = nullptr;
+  for (auto& [id, ticket] : tickets_) {
+    if (ticket->session == session.id && ticket->reserve_id == abort.reserve_id) {
+      found = ticket.get();
+    }
+  }
+  if (found == nullptr) {
+    // Over already. If it was committed the sender must learn that instead.
+    const auto ended = ended_.find(TicketId{abort.slot} << 32 | abort.generation);
+    if (abort.slot != 0 && ended != ended_.end() && ended->second == State::kCommitted) {
+      sessions_.send(session, wire::CommitAck{abort.slot, abort.generation, true, ""});
+      return;
+    }
+  } else if (found->state == ReceiverState::kAsked) {
+    withdraw(*found);
+  } else if (found->open()) {
+    cancel(*found, cancelled(session.name + " aborted: " + abort.reason), now);
+  }
+  sessions_.send(session, wire::AbortAck{abort.reserve_id, abort.slot, abort.generation, false});
+}
+
+void ReceiverTable::tell_abort(const Ticket& ticket, const std::string& reason) {
+  if (Session* session = sessions_.find(ticket.session); session != nullptr) {
+    sessions_.send(*session, wire::Abort{ticket.key, ticket.reserve_id, ticket.slot,
+                                         ticket.generation, reason});
+  }
+}
+
+// From here on every DATA of the ticket is rejected; what is posted already ends by itself.
+void ReceiverTable::cancel(Ticket& ticket, Status why, TimePoint now) {
+  if (!step(ticket, ReceiverEvent::kCancel)) {
+    return;
+  }
+  context_.metrics.failed(why.code());
+  quarantine_.enter(ticket.reservation, now);
+  ticket.held_commit.reset();
+  context_.emit(TicketAborted{ticket.id(), ticket.reservation, std::move(why)});
+  release_if_quiet(ticket);
+}
+
+void ReceiverTable::release_if_quiet(Ticket& ticket) {
+  if (ticket.state != ReceiverState::kQuarantined || ticket.pending > 0) {
+    return;
+  }
+  step(ticket, ReceiverEvent::kQuiet);
+  quarantine_.leave(ticket.reservation);
+  context_.emit(TicketReleased{ticket.id(), ticket.reservation});
+  remove(ticket, State::kAborted);
+}
+
+void ReceiverTable::session_lost(Session& session, const Status& why, TimePoint now) {
+  std::vector<Ticket*> of_session;
+  for (auto& [id, ticket] : tickets_) {
+    if (ticket->session == session.id) {
+      of_session.push_back(ticket.get());
+    }
+  }
+  for (Ticket* ticket : of_session) {
+    if (ticket->state == ReceiverState::kAsked) {
+      withdraw(*ticket);
+    } else if (ticket->open()) {
+      cancel(*ticket, why, now);
+    }
+  }
+}
+
+// The one place where a ticket ends: its slot may be taken again, with another generation.
+void ReceiverTable::remove(Ticket& ticket, State last) {
+  if (ticket.slot != 0) {
+    slots_[ticket.slot - 1] = 0;
+    free_slots_.push_back(ticket.slot);
+    ended_[ticket.id()] = last;
+    ended_order_.push_back(ticket.id());
+    if (ended_order_.size() > kRememberedTickets) {
+      ended_.erase(ended_order_.front());
+      ended_order_.pop_front();
+    }
+  }
+  if (Session* session = sessions_.find(ticket.session); session != nullptr) {
+    --session->users;
+  }
+  tickets_.erase(ticket.reservation);
+}
+
+// ---------------------------------------------------------------- time
+
+void ReceiverTable::sweep(TimePoint now, bool late) {
+  std::vector<Ticket*> expired;
+  for (auto& [id, ticket] : tickets_) {
+    if (!ticket->open()) {
+      continue;
+    }
+    if (late) {
+      ticket->last_data = now;
+      extend_lease(*ticket, now);
+    }
+    if (now >= ticket->lease_until) {
+      expired.push_back(ticket.get());
+    }
+  }
+  for (Ticket* ticket : expired) {
+    context_.metrics.lease_expired();
+    tell_abort(*ticket, kExpired);
+    cancel(*ticket, deadline_exceeded("the lease of the reservation ran out"), now);
+  }
+  for (const uint64_t reservation : quarantine_.overdue(now)) {
+    const Ticket* ticket = find(reservation);
+    log_error("blocks are held in quarantine",
+              {{"reservation", reservation}, {"posted_receives", ticket->pending}});
+  }
+}
+
+Duration ReceiverTable::oldest(TimePoint now) const {
+  Duration age{};
+  for (const auto& [id, ticket] : tickets_) {
+    if (ticket->state != ReceiverState::kAsked) {
+      age = std::max(age, now - ticket->arrived);
+    }
+  }
+  return age;
+}
+
+}  // namespace baton::kv_transfer

@@ -1,0 +1,51 @@
+#pragma once
+
+// One reservation, and its ticket once granted; of receiver.cc and receiver_data.cc only.
+
+#include <optional>
+#include <vector>
+
+#include "kv_transfer/receiver.h"
+
+namespace baton::kv_transfer {
+
+struct ReceiverTable::Ticket {
+  uint64_t reservation = 0;
+  SessionId session = 0;
+  uint64_t reserve_id = 0;  // the sender's
+  RunKey key;
+  int kv_tokens = 0;
+  TimePoint deadline = TimePoint::max();  // of the request
+  TimePoint arrived;
+  ReceiverState state = ReceiverState::kAsked;
+
+  // Once granted.
+  uint32_t slot = 0;
+  uint32_t generation = 0;
+  std::vector<BlockId> blocks;
+  int first_piece = 0;
+  int pieces = 0;  // of the whole sequence
+  TimePoint last_data;
+  TimePoint lease_until = TimePoint::max();
+
+  // One entry per (layer, piece from first_piece on, rank).
+  enum class Bit : uint8_t { kMissing, kPending, kDone };
+  std::vector<Bit> bits;
+  size_t done = 0;
+  int pending = 0;  // DATA being placed
+  CommitDigest digest;
+  uint64_t bytes = 0;
+  std::optional<wire::Commit> held_commit;  // until nothing is pending
+
+  TicketId id() const { return TicketId{slot} << 32 | generation; }
+  bool open() const {
+    return state == ReceiverState::kReserved || state == ReceiverState::kReceiving;
+  }
+  size_t bit_index(const PiecePlan& plan, int layer, int piece, int rank) const {
+    const auto row = static_cast<size_t>(layer) * static_cast<size_t>(pieces - first_piece) +
+                     static_cast<size_t>(piece - first_piece);
+    return row * static_cast<size_t>(plan.target_ranks()) + static_cast<size_t>(rank);
+  }
+};
+
+}  // namespace baton::kv_transfer

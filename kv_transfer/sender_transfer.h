@@ -1,0 +1,46 @@
+#pragma once
+
+// One transfer in the sender's table; of sender.cc and sender_push.cc only.
+
+#include <vector>
+
+#include "kv_transfer/sender.h"
+
+namespace baton::kv_transfer {
+
+struct SenderTable::Transfer {
+  TransferId id = 0;
+  OpenTransfer request;
+  SenderState state = SenderState::kIdle;
+  SessionId session = 0;
+  uint32_t slot = 0;
+  uint32_t generation = 0;
+  int first_piece = 0;  // pieces before it are with the receiver
+  int pieces = 0;
+
+  std::vector<std::vector<int>> written;  // [rank][layer]: tokens
+  std::vector<int> posted;                // [layer * target ranks + rank]: next piece
+  bool in_ready = false;
+  int outstanding = 0;  // DATA under way
+  uint64_t bytes = 0;
+  uint32_t seq = 0;
+  CommitDigest digest;
+
+  bool commit_called = false;
+  std::vector<wire::CommittedChoice> choices;
+  wire::RunTimings timings;
+
+  TimePoint opened, committed, last_progress;
+  TimePoint deadline = TimePoint::max();  // of the transfer, from commit() on
+  TimePoint next_resend = TimePoint::max();
+  Duration resend_delay{};
+  int resends = 0;
+  TimePoint abort_deadline = TimePoint::max();
+  bool peer_answered = false;  // while aborting
+  bool peer_asked = false;     // the ABORT was the receiver's: it waits for ABORT_ACK
+  bool push_failed = false;    // a request failed; the cause may become known only afterwards
+  Status why;
+  uint32_t retry_after_ms = 0;
+};
+
+}  // namespace baton::kv_transfer

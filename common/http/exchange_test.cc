@@ -21,10 +21,11 @@ class ExchangeTest : public ServerTestBase {
   }
   // A flag that on_close sets, to wait on.
   struct Closed {
-    BoundedQueue<int> events{QueueLimits{8}};
-    bool wait() { return events.pop_until(std::chrono::steady_clock::now() + 5s).has_value(); }
+    // Shared: the callback may still be inside try_push() when wait() returns.
+    std::shared_ptr<BoundedQueue<int>> events = std::make_shared<BoundedQueue<int>>(QueueLimits{8});
+    bool wait() { return events->pop_until(std::chrono::steady_clock::now() + 5s).has_value(); }
     std::function<void()> callback() {
-      return [this] { (void)events.try_push(1); };
+      return [queue = events] { (void)queue->try_push(1); };
     }
   };
 };

@@ -5,7 +5,7 @@
 namespace baton::http {
 namespace {
 
-using ::testing::AnyOf;
+using namespace std::string_literals;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -53,7 +53,7 @@ TEST_F(ServerLimitsTest, RefusesMalformedHeaders) {
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: x\r\nX-A: b\r\n c\r\n\r\n"), 400);
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\n\r\n"), 400);
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n"), 400);
-  EXPECT_EQ(status_of(std::string("GET / HTTP/1.1\r\nHost: x\r\nX-A: b\0c\r\n\r\n", 41)), 400);
+  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: x\r\nX-A: b\0c\r\n\r\n"s), 400);
 }
 
 TEST_F(ServerLimitsTest, RefusesLengthAndChunksTogether) {

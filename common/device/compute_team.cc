@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <deque>
 #include <new>
 #include <system_error>
@@ -18,6 +19,8 @@ namespace {
 constexpr size_t kCacheLine = 64;
 constexpr size_t kMaxThreads = 1024;
 constexpr size_t kMaxNameLength = 8;
+// Threads that wait for the CPU of a busy one shall not wait for more than 0.5 ms.
+constexpr auto kYieldInterval = std::chrono::microseconds(400);
 constexpr unsigned kFlushToZeroAndDenormalsAreZero = 0x8040;
 
 // The generation of the wait word takes the place of the sense flag: a thread that is already at
@@ -136,10 +139,21 @@ void TeamThread::team_barrier() {
 }
 
 int TeamThread::next(int counter, int n) {
+  if (team_->state_->wait == WaitPolicy::kYield) {
+    yield_now_and_then();
+  }
   // Relaxed: only the number matters; what the work reads was published by a barrier.
   std::atomic<int>& value =
       team_->state_->ranks[static_cast<size_t>(rank)].counters[static_cast<size_t>(counter)].value;
   return std::min(value.fetch_add(1, std::memory_order_relaxed), n);
+}
+
+void TeamThread::yield_now_and_then() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_yield_ >= kYieldInterval) {
+    sched_yield();
+    last_yield_ = std::chrono::steady_clock::now();
+  }
 }
 
 void TeamThread::reset_counter(int counter) {

@@ -7,6 +7,7 @@
 // The owner (worker loop, or a test) starts a step and goes on; it never runs a kernel itself.
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -50,7 +51,8 @@ class TeamThread {
   // Dynamic work sharing within the rank: `for (int i; (i = t.next(counter, n)) < n;)`. Hands out
   // 0..n-1, each once, ascending. `counter` is one of kCounters per rank. A counter is reset by
   // reset_counter, which one thread calls where a rank_barrier lies between it and the last and the
-  // next use.
+  // next use. With WaitPolicy::kYield it gives up the CPU for a moment every 0.4 ms, so that work
+  // in small items leaves room for the other threads of the CPU.
   static constexpr int kCounters = 8;
   int next(int counter, int n);
   void reset_counter(int counter);
@@ -62,7 +64,10 @@ class TeamThread {
 
  private:
   friend class ComputeTeam;
+  void yield_now_and_then();
+
   ComputeTeam* team_ = nullptr;
+  std::chrono::steady_clock::time_point last_yield_;
   struct Scratch;
   std::unique_ptr<Scratch> scratch_;
 };

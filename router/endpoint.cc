@@ -1,0 +1,394 @@
+#include "router/endpoint.h"
+
+#include <algorithm>
+#include <boost/json/object.hpp>
+#include <chrono>
+#include <utility>
+
+#include "common/http/error.h"
+
+namespace baton::router {
+namespace {
+
+constexpr std::string_view kCompletions = "/v1/completions";
+constexpr std::string_view kChat = "/v1/chat/completions";
+
+http::Response fault_response(const ApiFault& fault) {
+  return http::error_response(fault.status, fault.param, fault.code);
+}
+
+http::Response not_found_path(const std::string& path) {
+  return http::error_response(not_found("no such path: " + path), "", "not_found");
+}
+
+http::Response wrong_method(std::string_view allowed) {
+  http::ApiError error =
+      http::to_api_error(invalid_argument("this path takes " + std::string(allowed)));
+  error.http_status = 405;
+  http::Response response = http::error_response(error);
+  response.headers.set("Allow", std::string(allowed));
+  return response;
+}
+
+// Compares all bytes whatever differs, so that time tells nothing about a key.
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  unsigned different = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i) {
+    different |=
+        static_cast<unsigned>(a[i]) ^ static_cast<unsigned>(b[i % std::max<size_t>(1, b.size())]);
+  }
+  return different == 0;
+}
+
+bool one_of(std::string_view path, std::initializer_list<std::string_view> paths) {
+  return std::find(paths.begin(), paths.end(), path) != paths.end();
+}
+
+std::string normalised(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) {
+    path.pop_back();
+  }
+  for (size_t at = path.find("//"); at != std::string::npos; at = path.find("//")) {
+    path.erase(at, 1);
+  }
+  return path;
+}
+
+bool loopback(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]");
+}
+
+}  // namespace
+
+Endpoint::Endpoint(Options options, const ChatPrompt& chat, RouterLoop& loop,
+                   const metrics::Registry& registry, const Clock& clock, Random& random)
+    : options_(std::move(options)),
+      chat_(chat),
+      loop_(loop),
+      registry_(registry),
+      clock_(clock),
+      random_(random) {}
+
+// ---------------------------------------------------------------- who may ask
+
+bool Endpoint::origin_accepted(const http::Request& request) const {
+  const std::string* origin = request.headers.find("Origin");
+  if (origin == nullptr) {
+    return true;
+  }
+  const std::vector<std::string>& listed = options_.config->cors_origins;
+  if (listed.empty()) {
+    return options_.api_keys.empty() && loopback(options_.config->listen);
+  }
+  return std::find(listed.begin(), listed.end(), *origin) != listed.end() ||
+         std::find(listed.begin(), listed.end(), "*") != listed.end();
+}
+
+http::Headers Endpoint::answer_headers(const http::Request& request) const {
+  http::Headers headers;
+  const std::string* given = request.headers.find("x-request-id");
+  constexpr size_t kLongestId = 256;
+  headers.set("x-request-id", given != nullptr && given->size() <= kLongestId
+                                  ? *given
+                                  : to_hex(random_.next_u128()));
+  if (request.headers.contains("Origin") && origin_accepted(request)) {
+    const bool any = options_.config->cors_origins.empty();
+    headers.set("Access-Control-Allow-Origin",
+                any ? "*" : std::string(request.headers.get("Origin")));
+    headers.set("Vary", "Origin");
+  }
+  return headers;
+}
+
+bool Endpoint::key_accepted(const http::Request& request) const {
+  if (options_.api_keys.empty()) {
+    return true;
+  }
+  std::string_view given = request.headers.get("Authorization");
+  constexpr std::string_view kScheme = "bearer ";
+  if (given.size() < kScheme.size() ||
+      !http::equals_ignoring_case(given.substr(0, kScheme.size()), kScheme)) {
+    return false;
+  }
+  given.remove_prefix(kScheme.size());
+  bool accepted = false;
+  for (const std::string& key : options_.api_keys) {
+    accepted |= equal_in_constant_time(given, key);
+  }
+  return accepted;
+}
+
+// ---------------------------------------------------------------- paths
+
+http::Response Endpoint::probe(const std::string& path) const {
+  const RouterHealth& health = loop_.health();
+  const Duration age = clock_.now().time_since_epoch() - Duration(health.last_turn_ns.load());
+  if (age > 1s) {
+    return http::error_response(unavailable("the router loop does not turn"));
+  }
+  if (path == "/livez") {
+    return http::json_response(200, "{\"status\":\"ok\"}");
+  }
+  if (health.draining) {
+    return http::error_response(unavailable("the router is shutting down"));
+  }
+  if (!health.ready) {
+    return http::error_response(unavailable("no worker is ready yet"));
+  }
+  return http::json_response(200, "{\"status\":\"ok\"}");
+}
+
+http::Response Endpoint::models(const std::string& path) const {
+  std::string model = "{\"id\":";
+  http::append_json_string(model, options_.model.name);
+  model +=
+      ",\"object\":\"model\",\"created\":" + std::to_string(options_.started_unix) +
+      ",\"owned_by\":\"baton\",\"max_model_len\":" + std::to_string(loop_.health().max_context) +
+      "}";
+  constexpr std::string_view kList = "/v1/models";
+  if (path == kList) {
+    return http::json_response(200, "{\"object\":\"list\",\"data\":[" + model + "]}");
+  }
+  if (path.substr(kList.size() + 1) == options_.model.name) {
+    return http::json_response(200, std::move(model));
+  }
+  return http::error_response(
+      not_found("the model '" + path.substr(kList.size() + 1) + "' does not exist"), "model",
+      "model_not_found");
+}
+
+// vLLM's form {prompt | messages} and llama.cpp's {content} are both read and both answered.
+http::Response Endpoint::tokenize(const std::string& body) const {
+  const Parsed<boost::json::value> json = parse_body(body);
+  if (!json.ok()) {
+    return fault_response(json.fault);
+  }
+  const boost::json::object& object = json.value.get_object();
+  std::vector<TokenId> ids;
+  if (object.contains("messages")) {
+    Parsed<ApiRequest> request = parse_chat(object, options_.model);
+    if (!request.ok()) {
+      return fault_response(request.fault);
+    }
+    const auto now =
+        std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
+    Result<std::vector<TokenId>> tokens = chat_.tokens(request.value, now);
+    if (!tokens.ok()) {
+      return fault_response({tokens.status(), "messages", ""});
+    }
+    ids = std::move(tokens).value();
+  } else {
+    const bool llama_form = object.contains("content");
+    const char* name = llama_form ? "content" : "prompt";
+    const boost::json::value* text = object.if_contains(name);
+    if (text == nullptr || !text->is_string()) {
+      return fault_response(
+          {invalid_argument("'prompt' (or 'content') must be a string"), "prompt", ""});
+    }
+    const auto flag = [&object](const char* key, bool fallback) {
+      const boost::json::value* value = object.if_contains(key);
+      return value != nullptr && value->is_bool() ? value->get_bool() : fallback;
+    };
+    const tokenizer::Tokenizer& vocab = *options_.model.tokenizer;
+    const bool special = llama_form ? flag("add_special", false) : flag("add_special_tokens", true);
+    ids = vocab.encode(
+        std::string_view(text->get_string()),
+        {.add_bos = special && vocab.adds_bos(), .parse_special = flag("parse_special", true)});
+  }
+  std::string out = "{\"tokens\":";
+  append_ids(out, ids);
+  out += ",\"count\":" + std::to_string(ids.size()) +
+         ",\"max_model_len\":" + std::to_string(loop_.health().max_context) + "}";
+  return http::json_response(200, std::move(out));
+}
+
+http::Response Endpoint::detokenize(const std::string& body) const {
+  const Parsed<boost::json::value> json = parse_body(body);
+  if (!json.ok()) {
+    return fault_response(json.fault);
+  }
+  const boost::json::value* tokens = json.value.get_object().if_contains("tokens");
+  const auto vocab = static_cast<int64_t>(options_.model.tokenizer->vocab_size());
+  std::vector<TokenId> ids;
+  bool valid = tokens != nullptr && tokens->is_array();
+  if (valid) {
+    for (const boost::json::value& id : tokens->get_array()) {
+      valid = valid && id.is_int64() && id.get_int64() >= 0 && id.get_int64() < vocab;
+      ids.push_back(valid ? static_cast<TokenId>(id.get_int64()) : 0);
+    }
+  }
+  if (!valid) {
+    return fault_response({invalid_argument("'tokens' must be a list of token ids from 0 to " +
+                                            std::to_string(vocab - 1)),
+                           "tokens", ""});
+  }
+  std::string text;
+  http::append_json_string(text, options_.model.tokenizer->decode(ids, {.skip_special = false}));
+  return http::json_response(200, "{\"prompt\":" + text + ",\"content\":" + text + "}");
+}
+
+// ---------------------------------------------------------------- completions
+
+ApiFault Endpoint::fit_context(ApiRequest& request) const {
+  const int context = loop_.health().max_context;
+  if (context == 0) {
+    return {unavailable("no worker is ready yet"), "", ""};
+  }
+  size_t longest = 0;
+  for (const Prompt& prompt : request.prompts) {
+    longest = std::max(longest, prompt.tokens.size());
+  }
+  const auto prompt = static_cast<int64_t>(longest);
+  const int64_t asked = request.sampling.max_tokens;
+  if (prompt + std::max<int64_t>(asked, 1) > context) {
+    const std::string numbers = asked > 0 ? std::to_string(prompt + asked) + " tokens (" +
+                                                std::to_string(prompt) + " in the prompt, " +
+                                                std::to_string(asked) + " for the answer)"
+                                          : std::to_string(prompt) + " tokens in the prompt";
+    return {invalid_argument("This model's maximum context length is " + std::to_string(context) +
+                             " tokens, but the request asks for " + numbers),
+            request.chat ? "messages" : "prompt", "context_length_exceeded"};
+  }
+  if (asked == 0) {
+    request.sampling.max_tokens = static_cast<int32_t>(context - prompt);
+  }
+  return {};
+}
+
+ApiFault Endpoint::read_request(const http::Request& request, ApiRequest& out) const {
+  const Parsed<boost::json::value> json = parse_body(request.body);
+  if (!json.ok()) {
+    return json.fault;
+  }
+  const bool chat = normalised(request.path) == kChat;
+  Parsed<ApiRequest> parsed = chat ? parse_chat(json.value.get_object(), options_.model)
+                                   : parse_completion(json.value.get_object(), options_.model);
+  if (!parsed.ok()) {
+    return parsed.fault;
+  }
+  out = std::move(parsed.value);
+  if (out.model != options_.model.name) {
+    return {not_found("the model '" + out.model + "' does not exist; this server serves '" +
+                      options_.model.name + "'"),
+            "model", "model_not_found"};
+  }
+  if (chat) {
+    const auto now =
+        std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
+    Result<std::vector<TokenId>> tokens = chat_.tokens(out, now);
+    if (!tokens.ok()) {
+      return {tokens.status(), "messages", ""};
+    }
+    out.prompts.push_back({std::move(tokens).value()});
+  }
+  return fit_context(out);
+}
+
+void Endpoint::complete(const http::Request& request, http::Headers headers,
+                        const std::shared_ptr<http::Responder>& responder) const {
+  const TimePoint arrived = clock_.now();
+  Exchange::Options exchange;
+  const ApiFault fault = read_request(request, exchange.request);
+  http::Response refused;
+  if (!fault.status.ok()) {
+    refused = fault_response(fault);
+  } else {
+    std::string ignored;
+    for (const std::string& field : exchange.request.ignored) {
+      ignored += (ignored.empty() ? "" : ", ") + field;
+    }
+    constexpr size_t kLongestHeader = 1024;
+    const bool printable =
+        std::all_of(ignored.begin(), ignored.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
+    if (!ignored.empty() && printable && ignored.size() <= kLongestHeader) {
+      headers.set("x-baton-ignored", ignored);
+    }
+    exchange.id = loop_.next_exchange_id();
+    exchange.responder = responder;
+    exchange.headers = headers;
+    exchange.public_id =
+        (exchange.request.chat ? "chatcmpl-" : "cmpl-") + to_hex(random_.next_u128());
+    exchange.created = std::chrono::duration_cast<std::chrono::seconds>(
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count();
+    exchange.arrived = arrived;
+    const uint64_t id = exchange.id;
+    if (loop_.post(NewExchange{std::move(exchange)})) {
+      responder->on_close([this, id] { (void)loop_.post(ClientGone{id}); });
+      return;
+    }
+    refused = http::error_response(resource_exhausted("too many requests arrive at once"));
+  }
+  for (const auto& [name, value] : headers) {
+    refused.headers.set(name, value);
+  }
+  responder->send(std::move(refused));
+}
+
+void Endpoint::handle(http::Request request,
+                      const std::shared_ptr<http::Responder>& responder) const {
+  const http::Headers headers = answer_headers(request);
+  const auto answer = [&headers, &responder](http::Response response) {
+    for (const auto& [name, value] : headers) {
+      response.headers.set(name, value);
+    }
+    responder->send(std::move(response));
+  };
+  const std::string path = normalised(request.path);
+  if (request.method == "OPTIONS") {
+    http::Response allowed = http::text_response(204, "");
+    allowed.headers.set("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    allowed.headers.set("Access-Control-Allow-Headers",
+                        "Authorization, Content-Type, x-request-id");
+    answer(std::move(allowed));
+    return;
+  }
+  const bool open = one_of(path, {"/health", "/livez", "/readyz"}) ||
+                    (path == "/metrics" && !options_.config->metrics_need_key);
+  if (!open && !key_accepted(request)) {
+    answer(http::error_response(unauthenticated("the API key is missing or wrong"), "",
+                                "invalid_api_key"));
+    return;
+  }
+  const bool get = request.method == "GET" || request.method == "HEAD";
+  if (one_of(path, {kCompletions, kChat, "/tokenize", "/detokenize"})) {
+    if (request.method != "POST") {
+      answer(wrong_method("POST"));
+    } else if (!origin_accepted(request) &&
+               !request.headers.get("Content-Type").starts_with("application/json")) {
+      http::ApiError error = http::to_api_error(invalid_argument(
+          "a request from another origin must have the content type application/json"));
+      error.http_status = 415;
+      answer(http::error_response(error));
+    } else if (path == "/tokenize") {
+      answer(tokenize(request.body));
+    } else if (path == "/detokenize") {
+      answer(detokenize(request.body));
+    } else {
+      complete(request, headers, responder);
+    }
+    return;
+  }
+  const bool known = open || one_of(path, {"/metrics", "/v1/models", "/baton/status"}) ||
+                     path.starts_with("/v1/models/");
+  if (!known) {
+    answer(not_found_path(path));
+  } else if (!get) {
+    answer(wrong_method("GET, HEAD"));
+  } else if (path == "/metrics") {
+    http::Response response = http::text_response(200, registry_.serialize());
+    response.headers.set("Content-Type", std::string(metrics::Registry::kContentType));
+    answer(std::move(response));
+  } else if (path == "/baton/status") {
+    if (!loop_.post(StatusAsked{responder})) {
+      answer(http::error_response(unavailable("the router is busy")));
+    }
+  } else if (path.starts_with("/v1/models")) {
+    answer(models(path));
+  } else {
+    answer(probe(path));
+  }
+}
+
+}  // namespace baton::router

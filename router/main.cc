@@ -1,0 +1,140 @@
+// The program baton-router.
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iostream>
+
+#include "common/base/log.h"
+#include "common/config/program_options.h"
+#include "common/tokenizer/vocabulary_from_gguf.h"
+#include "router/endpoint.h"
+
+namespace baton::router {
+namespace {
+
+// One key a line; empty lines and those that begin with '#' are skipped.
+Result<std::vector<std::string>> read_keys(const std::string& path) {
+  std::vector<std::string> keys;
+  if (path.empty()) {
+    return keys;
+  }
+  std::ifstream file(path);
+  if (!file) {
+    return not_found("router.api_keys_file: cannot read '" + path + "'");
+  }
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') {
+      line.pop_back();
+    }
+    if (!line.empty() && line[0] != '#') {
+      keys.push_back(line);
+    }
+  }
+  if (keys.empty()) {
+    return invalid_argument("router.api_keys_file: '" + path + "' has no key");
+  }
+  return keys;
+}
+
+Status check_exposure(const config::Router& router, bool keyless) {
+  const std::string& listen = router.listen;
+  const bool loopback =
+      listen.starts_with("127.") || listen.starts_with("localhost:") || listen.starts_with("[::1]");
+  if (keyless && !loopback && !router.allow_keyless) {
+    return invalid_argument("router.listen: " + listen +
+                            " is not loopback and no API key is set; set router.api_keys_file, or "
+                            "router.allow_keyless: "
+                            "true if everybody who reaches this address may use it");
+  }
+  return Status();
+}
+
+Status run(const config::Startup& startup, int stop_fd) {
+  const config::Config& config = startup.config;
+  const SteadyClock clock;
+  SystemRandom random;
+  BATON_ASSIGN_OR_RETURN(std::vector<std::string> keys, read_keys(config.router.api_keys_file));
+  BATON_RETURN_IF_ERROR(check_exposure(config.router, keys.empty()));
+  BATON_ASSIGN_OR_RETURN(const tokenizer::Tokenizer vocab,
+                         tokenizer::load_tokenizer(config.model.path));
+  BATON_ASSIGN_OR_RETURN(const ChatPrompt chat, ChatPrompt::create(vocab));
+  metrics::Registry registry(
+      {.program = metrics::kByRouter, .model_name = config.model.name, .worker = ""});
+  wire::Context context;
+  BATON_ASSIGN_OR_RETURN(wire::Listener listener,
+                         wire::Listener::bind(context, config.router.control));
+
+  std::unique_ptr<http::Server> server;
+  RouterLoop loop({.config = &config,
+                   .incarnation = Incarnation{random.next_nonzero()},
+                   .stop_fd = stop_fd,
+                   .on_drain = [&server] { server->stop_accepting(); }},
+                  clock, random, vocab, std::move(listener), registry);
+  const int64_t now_unix = std::chrono::duration_cast<std::chrono::seconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count();
+  const Endpoint endpoint({.config = &config.router,
+                           .api_keys = std::move(keys),
+                           .model = {config.model.name, &vocab},
+                           .started_unix = now_unix},
+                          chat, loop, registry, clock, random);
+  http::ServerOptions options;
+  options.name = "http";
+  options.io_threads = static_cast<int>(config.router.io_threads);
+  options.max_body_bytes = config.router.max_body;
+  options.max_connections = static_cast<size_t>(config.router.max_connections);
+  options.header_timeout = config.router.header_timeout;
+  options.idle_timeout = config.router.idle_timeout;
+  options.address_hint = "--port or router.listen";
+  BATON_ASSIGN_OR_RETURN(
+      server, http::Server::start(
+                  config.router.listen, options,
+                  [&endpoint](http::Request request, std::shared_ptr<http::Responder> responder) {
+                    endpoint.handle(std::move(request), responder);
+                  }));
+  log_info(
+      "ready",
+      {{"url", server->url()}, {"control", config.router.control}, {"model", config.model.name}});
+  loop.run();
+  // Answers that are complete still have to reach slow readers.
+  server->drain(clock.now() + 2s);
+  server->stop();
+  return Status();
+}
+
+}  // namespace
+}  // namespace baton::router
+
+int main(int argc, char** argv) {
+  using namespace baton;
+  const config::Startup startup =
+      config::start_program({.program = "baton-router",
+                             .purpose = "Takes OpenAI API requests, places them on workers.",
+                             .role = config::Role::kRouter,
+                             .instruction_sets = ""},
+                            argc, argv, std::cout, std::cerr);
+  if (startup.exit_status) {
+    return *startup.exit_status;
+  }
+  init_log(startup.log);
+  // Before any thread starts, so that none of them receives the signals.
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGINT);
+  sigaddset(&both, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &both, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const int stop_fd = signalfd(-1, &both, SFD_NONBLOCK | SFD_CLOEXEC);
+  const Status status = router::run(startup, stop_fd);
+  close(stop_fd);
+  if (!status.ok()) {
+    log_error(status.message());
+    return config::kExitCannotStart;
+  }
+  log_info("stopped");
+  return config::kExitStopped;
+}

@@ -171,7 +171,7 @@ void add(const std::shared_ptr<Matrices>& matrices, const Case& c) {
   benchmark::RegisterBenchmark(
       name.c_str(), [matrices, c](benchmark::State& state) { run_benchmark(state, *matrices, c); })
       ->UseManualTime()
-      ->MinTime(0.1)
+      ->MinTime(0.05)
       ->Unit(benchmark::kMillisecond);
 }
 

@@ -40,7 +40,8 @@ class Responder {
   virtual bool write(std::string_view bytes) = 0;
   virtual void finish() = 0;
 
-  // False once the client is gone or the connection failed.
+  // False once the client is gone or the connection failed. A client that closes its sending side
+  // while its request is with the handler counts as gone: the two cannot be told apart.
   virtual bool alive() const = 0;
   // `callback` runs once, on an I/O thread, if the client goes away (or the server stops) before
   // the response was given completely to the kernel; at once on this thread if that has happened

@@ -1,5 +1,5 @@
-// Templates are part of model files, which may be hostile: whatever the bytes, parsing and rendering
-// end in a result or an error.
+// Templates are part of model files, which may be hostile: whatever the bytes, parsing and
+// rendering end in a result or an error.
 
 #include <boost/json.hpp>
 #include <cstdint>

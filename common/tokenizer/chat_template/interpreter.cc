@@ -150,17 +150,19 @@ Result<Interpreter::Flow> Interpreter::execute_for(const Statement& statement) {
   if (statement.expressions.size() > 1) {
     BATON_ASSIGN_OR_RETURN(items, filtered(statement, std::move(items)));
   }
-  if (items.empty()) {
-    const ScopeGuard scope(*this, scope_);
-    return execute(statement.otherwise);
+  BATON_ASSIGN_OR_RETURN(const bool completed, iterate(statement, std::move(items)));
+  if (completed) {
+    return Flow::kNext;
   }
-  return iterate(statement, std::move(items));
+  const ScopeGuard scope(*this, scope_);
+  return execute(statement.otherwise);
 }
 
-Result<Interpreter::Flow> Interpreter::iterate(const Statement& statement, List items) {
+Result<bool> Interpreter::iterate(const Statement& statement, List items) {
   BATON_RETURN_IF_ERROR(runtime_.budget().spend(kElementUnits * (items.size() + 4)));
   // `loop` counts nested loops of `recursive` only, so every loop is at depth 1.
   Loop& loop = runtime_.make_loop(std::move(items), 1);
+  bool completed = false;
   for (; loop.index < loop.items.size(); ++loop.index) {
     BATON_RETURN_IF_ERROR(runtime_.budget().spend(kElementUnits * 4));
     const ScopeGuard scope(*this, scope_);
@@ -170,8 +172,9 @@ Result<Interpreter::Flow> Interpreter::iterate(const Statement& statement, List 
     if (flow == Flow::kBreak) {
       break;
     }
+    completed = completed || flow == Flow::kNext;
   }
-  return Flow::kNext;
+  return completed;
 }
 
 Result<Interpreter::Flow> Interpreter::execute_with(const Statement& statement) {
@@ -210,7 +213,10 @@ Status Interpreter::execute_filter_block(const Statement& statement) {
   }
   const Value head = Value::string(std::move(text));
   BATON_ASSIGN_OR_RETURN(const Value value, evaluate_filter(*statement.expressions[0], &head));
-  return emit_value(value);
+  if (!value.is_string()) {
+    return type_error("a filter block must give text, not " + std::string(type_name(value)));
+  }
+  return emit(value.as_string());
 }
 
 Status Interpreter::execute_call_block(const Statement& statement) {

@@ -28,7 +28,9 @@ class Interpreter {
   Result<Flow> execute(const Statement& statement);
   Result<Flow> execute_if(const Statement& statement);
   Result<Flow> execute_for(const Statement& statement);
-  Result<Flow> iterate(const Statement& statement, List items);
+  // Whether an iteration reached the body's end: jinja2 runs the else part when none did, also
+  // after break or continue.
+  Result<bool> iterate(const Statement& statement, List items);
   Result<Flow> execute_with(const Statement& statement);
   Status execute_set_block(const Statement& statement);
   Status execute_filter_block(const Statement& statement);

@@ -65,6 +65,7 @@ class ExpressionParser {
   Result<ExpressionPtr> name();
   Result<ExpressionPtr> list();
   Result<ExpressionPtr> dict();
+  Result<std::string> dotted_name();
   Result<ExpressionPtr> postfix(ExpressionPtr node);
   Result<ExpressionPtr> filters_and_tests(ExpressionPtr node);
   Result<ExpressionPtr> subscript(ExpressionPtr node);

@@ -7,6 +7,16 @@
 
 namespace baton::chat_template {
 
+// jinja2 reads dots into the name: "a|b.c" is the filter "b.c".
+Result<std::string> ExpressionParser::dotted_name() {
+  BATON_ASSIGN_OR_RETURN(std::string name, stream_.expect_name());
+  while (stream_.skip_operator(".")) {
+    BATON_ASSIGN_OR_RETURN(const std::string part, stream_.expect_name());
+    name += "." + part;
+  }
+  return name;
+}
+
 Result<ExpressionPtr> ExpressionParser::postfix(ExpressionPtr node) {
   while (true) {
     const Token& token = stream_.current();
@@ -144,7 +154,7 @@ Result<std::unique_ptr<ArgumentExpressions>> ExpressionParser::arguments() {
 Result<ExpressionPtr> ExpressionParser::filter(ExpressionPtr node) {
   while (stream_.skip_operator("|")) {
     const int line = stream_.line();
-    BATON_ASSIGN_OR_RETURN(std::string filter_name, stream_.expect_name());
+    BATON_ASSIGN_OR_RETURN(std::string filter_name, dotted_name());
     if (find_filter(filter_name) == nullptr) {
       return unsupported_syntax(line, "the filter '" + filter_name + "'");
     }
@@ -164,7 +174,7 @@ Result<ExpressionPtr> ExpressionParser::filter_chain(bool starts_with_name) {
   if (!starts_with_name) {
     return filter(nullptr);
   }
-  BATON_ASSIGN_OR_RETURN(std::string filter_name, stream_.expect_name());
+  BATON_ASSIGN_OR_RETURN(std::string filter_name, dotted_name());
   if (find_filter(filter_name) == nullptr) {
     return unsupported_syntax(line, "the filter '" + filter_name + "'");
   }
@@ -182,7 +192,7 @@ Result<ExpressionPtr> ExpressionParser::test(ExpressionPtr node) {
   const int line = stream_.line();
   stream_.skip();
   const bool negated = stream_.skip_name("not");
-  BATON_ASSIGN_OR_RETURN(std::string test_name, stream_.expect_name());
+  BATON_ASSIGN_OR_RETURN(std::string test_name, dotted_name());
   if (find_test(test_name) == nullptr) {
     return unsupported_syntax(line, "the test '" + test_name + "'");
   }

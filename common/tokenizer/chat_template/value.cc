@@ -54,6 +54,8 @@ void append_key(const Value& key, std::string& out) {
       out += ')';
       return;
     case Kind::kUndefined:
+      out += 'u';
+      return;
     case Kind::kNone:
     case Kind::kList:
     case Kind::kDict:
@@ -156,7 +158,7 @@ bool is_hashable(const Value& value) {
   if (value.is(Kind::kTuple)) {
     return std::all_of(value.items().begin(), value.items().end(), is_hashable);
   }
-  return value.is(Kind::kNone) || value.is_number() || value.is_string();
+  return value.is_undefined() || value.is(Kind::kNone) || value.is_number() || value.is_string();
 }
 
 Result<Value> make_list(List items) {

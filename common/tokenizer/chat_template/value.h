@@ -132,7 +132,7 @@ struct Dict {
   std::unordered_map<std::string, size_t> index_;  // canonical text of the key -> entry
 };
 
-// Whether a dict can have it as a key: none, bool, number, string, tuple of such.
+// Whether a dict can have it as a key: undefined, none, bool, number, string, tuple of such.
 bool is_hashable(const Value& value);
 
 // invalid_argument when the result would nest deeper than kMaxValueDepth.

@@ -236,8 +236,7 @@ Result<bool> contains(const Value& container, const Value& item, Budget& budget)
       }
       return false;
     case Kind::kDict:
-      // jinja2's Undefined can be hashed.
-      if (!is_hashable(item) && !item.is_undefined()) {
+      if (!is_hashable(item)) {
         return type_error("unhashable type: '" + std::string(type_name(item)) + "'");
       }
       BATON_RETURN_IF_ERROR(budget.spend(item.is_string() ? item.as_string().size() : 0));

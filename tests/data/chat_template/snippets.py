@@ -33,6 +33,7 @@ WITH_G = r"""
 {{ [1, 'a', "it's", 'say "x"', 'both \' and "', none, true, 1.0, (1,), (), [], {}, {'k': [1]}] }}
 {{ {1: 2, 1.0: 3, true: 4, 'x': 5} }} {{ {'a': 1}['a'] }} {{ {1: 'one'}|tojson }} {{ {none: 1, 1.5: 2, true: 3}|tojson }}
 {{ {[1]: 2} }}
+{{ {nope: 1, nope2: 2, 'a': 3} }}
 {{ nope|tojson }}
 {{ [nope]|tojson }} 
 {{ [nope] }} {{ {'a': nope} }}
@@ -119,7 +120,9 @@ WITH_G = r"""
 {% if [] %}x{% elif {} %}y{% else %}z{% endif %}
 {% for x in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.depth }}{{ loop.depth0 }}{{ loop.cycle('a', 'b') }}{{ loop.changed(x > 1) }};{% endfor %}
 {% for x in [] %}a{% else %}empty{% endfor %}{% for x in nope %}a{% else %}undef{% endfor %}{% for x in l %}a{% else %}b{% endfor %}
+{% for x in l %}{{ x }}{% break %}{% else %}else{% endfor %}{% for x in l %}{% if x == 1 %}{% break %}{% endif %}{% else %}else{% endfor %}{% for x in l %}{% continue %}{% else %}else{% endfor %}
 {% for x in none %}a{% endfor %}
+{% filter length %}abc{% endfilter %}
 {% for x in 3 %}a{% endfor %}
 {% for x in l if x > 1 %}{{ loop.index }}/{{ loop.length }}={{ x }} {% endfor %}
 {% for x in l if x > 9 %}a{% else %}none{% endfor %}

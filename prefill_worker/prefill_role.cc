@@ -336,11 +336,8 @@ void PrefillRole::on_event(const kv_transfer::Event& event) {
     on_acked(*acked);
   } else if (const auto* failed = std::get_if<kv_transfer::TransferFailed>(&event)) {
     on_failed(*failed);
-  } else if (const auto* up = std::get_if<kv_transfer::PeerUp>(&event)) {
-    log_info("link up", {{"peer", up->name}, {"transport", up->transport}});
-  } else if (const auto* lost = std::get_if<kv_transfer::PeerLost>(&event)) {
-    log_warn("link lost", {{"peer", lost->name}, {"error", lost->status.to_string()}});
   }
+  // PeerUp and PeerLost change nothing here: the agent logs them and ends its transfers itself.
 }
 
 void PrefillRole::on_acked(const kv_transfer::TransferAcked& acked) {

@@ -19,7 +19,8 @@ namespace baton::config {
 namespace {
 
 constexpr int kMaxCpu = 4095;
-constexpr uint64_t kMemoryShare = 4;  // a quarter
+// Faulting a pool in costs seconds a gigabyte on a virtual machine, so the share is modest.
+constexpr uint64_t kMemoryShare = 16;
 constexpr uint64_t kLeastKvBytes = 64ull << 20;
 
 std::optional<std::string> read_line(const std::string& path) {

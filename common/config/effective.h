@@ -34,7 +34,7 @@ struct WorkerCpus {
 Result<WorkerCpus> effective_cpus(const Config& config, const Worker& worker,
                                   const Machine& machine);
 
-// Bytes of the KV pool for `kv_cache: auto`: a quarter of the memory, divided by the number of
+// Bytes of the KV pool for `kv_cache: auto`: a sixteenth of the memory, divided by the number of
 // workers in the file, at least 64 MiB. Bytes as given otherwise; for blocks count ×
 // bytes_per_block.
 uint64_t effective_kv_cache_bytes(const Config& config, const Worker& worker,

@@ -105,7 +105,7 @@ TEST(EffectiveTest, SizesTheKvCache) {
   Config config = cluster({"auto"}, {"auto"});
   const Machine machine{{0}, 0, 8ull << 30};
   Worker& worker = config.decode[0];
-  EXPECT_EQ(effective_kv_cache_bytes(config, worker, machine, 1000), 1ull << 30);
+  EXPECT_EQ(effective_kv_cache_bytes(config, worker, machine, 1000), 256ull << 20);
   EXPECT_EQ(effective_kv_cache_bytes(config, worker, {{0}, 0, 100 << 20}, 1000), 64ull << 20);
   worker.kv_cache = {KvCacheSize::Unit::kBytes, 12345};
   EXPECT_EQ(effective_kv_cache_bytes(config, worker, machine, 1000), 12345u);

@@ -165,7 +165,7 @@ std::vector<Row> rows_of(Worker& worker) {
       {"", "tensor_parallel", &worker.tensor_parallel, "Ranks that share the model.",
        Form::kPowerOfTwo, 1, 4},
       {"", "kv_cache", &worker.kv_cache,
-       "Size of the KV pool. auto: a quarter of the memory, shared by the workers of the file."},
+       "Size of the KV pool. auto: a sixteenth of the memory, shared by the workers of the file."},
       {"", "listen", &worker.listen,
        "Address for hand-overs from and to other workers. Port 0: any.", Form::kAddress},
       {"", "advertise", &worker.advertise, "Address that others are told. Empty: that of listen.",

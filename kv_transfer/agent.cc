@@ -46,6 +46,7 @@ Result<std::unique_ptr<DataPath>> open_path(const std::string& transport,
     ucx.transport = transport;
     ucx.devices = options.devices;
     ucx.start_limit = scaled(options.timeouts).handshake;
+    ucx.close_limit = scaled(options.timeouts).endpoint_close / 20;
     return open_ucx_path(ucx);
   }
   return invalid_argument("unknown transport '" + transport +

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/log.h"
+
 namespace baton::kv_transfer {
 namespace {
 
@@ -74,6 +76,10 @@ TransferCore::~TransferCore() = default;
 void TransferCore::on_message(ChannelId channel, Result<wire::Message> message) {
   if (!message.ok()) {
     metrics_.dropped(DropReason::kBadMessage);
+    if (const Session* session = sessions_.by_channel(channel); session != nullptr) {
+      log_warn("unreadable message",
+               {{"peer", session->name}, {"reason", message.status().message()}});
+    }
     return;
   }
   if (const auto* hello = std::get_if<wire::Hello>(&*message)) {

@@ -56,6 +56,7 @@ class UcxPath final : public DataPath {
     int sends = 0;
     TimePoint opened;
     bool closing = false;
+    TimePoint close_began;
     void* close_request = nullptr;
   };
   struct Send {
@@ -77,13 +78,15 @@ class UcxPath final : public DataPath {
     Status status;
   };
 
-  explicit UcxPath(std::string transport) : transport_(std::move(transport)) {}
+  explicit UcxPath(const UcxOptions& options)
+      : transport_(options.transport), close_limit_(options.close_limit) {}
   Status open(const UcxOptions& options);
   Status open_worker();
   void finish_send(Send* send, ucs_status_t status);
   void finish_receive(Receive* receive, ucs_status_t status);
   void close_endpoint(Peer& peer);
   bool close_finished(Peer& peer);
+  void abandon(Peer& peer);
   std::vector<PathPeer> take_closed();
   ucs_status_t on_message(const void* header, size_t header_bytes, void* data, size_t bytes,
                           const ucp_am_recv_param_t* param);
@@ -104,11 +107,15 @@ class UcxPath final : public DataPath {
   }
   static void error_callback(void* arg, ucp_ep_h, ucs_status_t status) {
     auto* peer = static_cast<Peer*>(arg);
+    if (peer->closing) {
+      return;
+    }
     peer->path->completions_.push_back(
         {Kind::kPeerFailed, peer->id, worker_lost(from_ucx(status, "UCX").message())});
   }
 
   const std::string transport_;
+  const Duration close_limit_;
   std::string address_;
   ContextHandle context_;
   WorkerHandle worker_;
@@ -118,13 +125,16 @@ class UcxPath final : public DataPath {
   std::unordered_map<PathPeer, std::unique_ptr<Peer>> peers_;
   std::unordered_map<Send*, std::unique_ptr<Send>> sends_;
   std::unordered_map<Receive*, std::unique_ptr<Receive>> receives_;
+  // Of peers whose endpoints do not close: UCX still holds pointers to them.
+  std::unordered_map<Send*, std::unique_ptr<Send>> abandoned_sends_;
+  std::vector<std::unique_ptr<Peer>> abandoned_peers_;
   std::deque<Completion> completions_;
 };
 
 // ---------------------------------------------------------------- opening
 
 Result<std::unique_ptr<UcxPath>> UcxPath::create(const UcxOptions& options) {
-  std::unique_ptr<UcxPath> path(new UcxPath(options.transport));
+  std::unique_ptr<UcxPath> path(new UcxPath(options));
   if (Status status = path->open(options); !status.ok()) {
     return status.with_context(options.transport);
   }
@@ -190,6 +200,9 @@ UcxPath::~UcxPath() {
       peer->closing = true;
       open = !close_finished(*peer) || open;
     }
+    for (const std::unique_ptr<Peer>& peer : abandoned_peers_) {
+      open = !close_finished(*peer) || open;
+    }
     const bool settled = transport_ != "ucx-tcp" || now - quiet_since >= kConnectionSettles;
     if (!open && settled) {
       break;
@@ -243,8 +256,9 @@ Status UcxPath::check_lane(PathPeer id) const {
 }
 
 void UcxPath::close(PathPeer id) {
-  if (const auto it = peers_.find(id); it != peers_.end()) {
+  if (const auto it = peers_.find(id); it != peers_.end() && !it->second->closing) {
     it->second->closing = true;
+    it->second->close_began = std::chrono::steady_clock::now();
   }
 }
 
@@ -278,16 +292,46 @@ bool UcxPath::close_finished(Peer& peer) {
   return peer.sends == 0;
 }
 
+// UCX closes an endpoint of shared memory only when the peer's queue has room, which it never has
+// again when the peer is stopped. What the peer could still fetch it can put nowhere but into its
+// receive for this very message, so our side may forget it; the requests themselves stay until UCX
+// lets go of them.
+void UcxPath::abandon(Peer& peer) {
+  for (auto it = sends_.begin(); it != sends_.end();) {
+    Send* send = it->first;
+    if (send->peer != &peer) {
+      ++it;
+      continue;
+    }
+    completions_.push_back(
+        {Kind::kSent, send->cookie, worker_lost(transport_ + ": the peer does not respond")});
+    abandoned_sends_.emplace(send, std::move(it->second));
+    it = sends_.erase(it);
+  }
+}
+
 // Peers whose closing has just finished. Their last completions are queued.
 std::vector<PathPeer> UcxPath::take_closed() {
+  std::erase_if(abandoned_peers_,
+                [&](const std::unique_ptr<Peer>& peer) { return close_finished(*peer); });
   std::vector<PathPeer> closed;
-  for (auto& [id, peer] : peers_) {
-    if (peer->closing && close_finished(*peer)) {
-      closed.push_back(id);
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    Peer& peer = *it->second;
+    if (!peer.closing) {
+      ++it;
+      continue;
     }
-  }
-  for (const PathPeer id : closed) {
-    peers_.erase(id);
+    const bool finished = close_finished(peer);
+    if (!finished && std::chrono::steady_clock::now() - peer.close_began < close_limit_) {
+      ++it;
+      continue;
+    }
+    closed.push_back(it->first);
+    if (!finished) {
+      abandon(peer);
+      abandoned_peers_.push_back(std::move(it->second));
+    }
+    it = peers_.erase(it);
   }
   return closed;
 }
@@ -334,6 +378,9 @@ void UcxPath::send(PathPeer id, std::span<const std::byte> header, std::span<con
 
 void UcxPath::finish_send(Send* send, ucs_status_t status) {
   --send->peer->sends;
+  if (abandoned_sends_.erase(send) == 1) {
+    return;
+  }
   completions_.push_back({Kind::kSent, send->cookie, from_ucx(status, transport_)});
   sends_.erase(send);
 }

@@ -22,6 +22,8 @@ struct UcxOptions {
   std::string transport;             // "ucx-posix" (shared memory) or "ucx-tcp"
   std::vector<std::string> devices;  // of ucx-tcp; "lo" keeps it on this machine
   Duration start_limit = 2s;
+  // A peer that does not let its endpoint close is forgotten after this time.
+  Duration close_limit = 50ms;
 };
 
 // Opens UCX on exactly that transport and proves it by a transfer to itself: the lane must be the

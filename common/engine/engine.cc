@@ -195,6 +195,22 @@ StepOutput Engine::run(std::unique_ptr<BatchPlan> plan) {
   return output.get();
 }
 
+model::MachineProbe Engine::probe(Duration time) {
+  State& s = *state_;
+  const int threads = s.team->threads_per_rank();
+  std::vector<model::MachineProbe> probes(static_cast<size_t>(s.team->ranks() * threads));
+  s.team->run([&](device::TeamThread& thread) {
+    probes[static_cast<size_t>(thread.rank * threads + thread.thread)] = model::probe_machine(
+        s.weights->rank(thread.rank), thread.thread, threads, s.options.isa, s.clock, time);
+  });
+  model::MachineProbe sum;
+  for (const model::MachineProbe& probe : probes) {
+    sum.flops += probe.flops;
+    sum.read_bytes_per_s += probe.read_bytes_per_s;
+  }
+  return sum;
+}
+
 const model::ModelDescription& Engine::description() const {
   return state_->weights->description();
 }

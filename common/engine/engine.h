@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/device/compute_team.h"
@@ -25,6 +26,7 @@
 #include "common/kv_cache/kv_pool.h"
 #include "common/model/description.h"
 #include "common/model/forward.h"
+#include "common/model/machine_probe.h"
 #include "common/model/segments.h"
 #include "common/sampling/sampler.h"
 
@@ -121,6 +123,10 @@ class Engine {
   void submit(std::unique_ptr<BatchPlan> plan, std::function<void(StepOutput)> done);
   // submit() and wait; for `baton generate`, benchmarks and tests.
   StepOutput run(std::unique_ptr<BatchPlan> plan);
+
+  // What all compute threads together can reach at this moment on these weights: the yardstick of
+  // benchmarks. Takes about twice `time`. Precondition: no step is running.
+  model::MachineProbe probe(Duration time = 20ms);
 
  private:
   struct State;

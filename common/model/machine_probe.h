@@ -1,0 +1,22 @@
+#pragma once
+
+// The roofline of the machine for a set of weights, as one thread of a rank sees it: benchmarks
+// divide their speeds by it (docs/performance.md). Run it on every compute thread at once and add.
+
+#include "common/base/clock.h"
+#include "common/device/isa.h"
+#include "common/model/weights.h"
+
+namespace baton::model {
+
+struct MachineProbe {
+  double flops = 0;             // FLOP/s of the products' inner instruction
+  double read_bytes_per_s = 0;  // of reading the weights, which every decode step does
+};
+
+// Of thread `thread` of `threads` of the rank: peak arithmetic for about `time`, then its share of
+// every matrix read again and again for about `time`, at least once.
+MachineProbe probe_machine(const RankWeights& weights, int thread, int threads, device::Isa isa,
+                           const Clock& clock, Duration time);
+
+}  // namespace baton::model

@@ -1,0 +1,231 @@
+// The one file of the program that sees CLI11.
+#include "deploy/baton/command_line.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <ostream>
+#include <string>
+
+#include "common/config/program_options.h"
+
+namespace baton::cli {
+namespace {
+
+std::string instruction_sets() {
+  std::string names;
+  for (const device::Isa isa : device::available_isas()) {
+    names += (names.empty() ? "" : " ") + std::string(device::isa_name(isa));
+  }
+  return names;
+}
+
+// Where the flags of each command go until it is known which one was given.
+struct AllOptions {
+  UpOptions up;
+  StatusOptions status;
+  GenerateOptions generate;
+  QualityOptions quality;
+  EngineBenchOptions engine_bench;
+};
+
+void add_up(CLI::App& app, UpOptions& options) {
+  CLI::App* up = app.add_subcommand("up", "Start a whole cluster on this machine");
+  up->add_option("file", options.config_path, "Cluster file; without it one router, p0, d0")
+      ->type_name("FILE");
+  up->add_option("--model", options.model, "Model to serve instead of the file's")
+      ->type_name("FILE");
+  up->add_option("--host", options.host, "Address for HTTP")->type_name("H");
+  up->add_option("--port", options.port, "Port for HTTP; 0 takes any that is free")
+      ->type_name("N")
+      ->check(CLI::Range(0, 65535));
+  up->add_option("--served-model-name", options.served_model_name, "Name of the model in the API")
+      ->type_name("S");
+  up->add_option("--max-model-len", options.max_model_len, "Longest context, tokens")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 24));
+  up->add_option("--api-key-file", options.api_key_file,
+                 "Keys that requests must bring, one a line")
+      ->type_name("F");
+  up->add_option("--set", options.overrides, "Override a key of the file; may be given again")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  up->add_option("--ready-file", options.ready_file,
+                 "Write url and processes here once requests can be answered")
+      ->type_name("PATH");
+  up->add_flag("--first-answer", options.first_answer,
+               "When ready, ask for a greeting and show it");
+  up->add_flag("--once", options.once, "Stop when that is done");
+  up->add_option("--log-level", options.log_level, "debug, info, warn or error")
+      ->type_name("LEVEL");
+  up->add_option("--log-format", options.log_format, "text or json")->type_name("FORMAT");
+  up->footer(
+      "Ctrl-C drains and stops; a second one stops at once.\n\nexamples:\n"
+      "  baton up deploy/local-2p2d.yaml --port 8080\n"
+      "  baton up --model my.gguf --set decode.*.kv_cache=2GiB");
+}
+
+void add_status(CLI::App& app, StatusOptions& options) {
+  CLI::App* status = app.add_subcommand("status", "Show workers, load and links of a cluster");
+  status->option_defaults()->always_capture_default();
+  status->add_option("--url", options.url, "The router")->type_name("URL");
+  status->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
+      ->type_name("F");
+  status->add_flag("--json", options.json, "One JSON object");
+  status->footer("examples:\n  baton status\n  baton status --url http://127.0.0.1:8080 --json");
+}
+
+void add_engine_flags(CLI::App* command, EngineFlags& flags) {
+  command->option_defaults()->always_capture_default();
+  command->add_option("--model", flags.model, "GGUF file")->type_name("FILE")->required();
+  command->add_option("--isa", flags.isa, "auto, scalar, avx2, avx512 or amx")->type_name("NAME");
+  command->add_option("--threads", flags.threads, "Compute threads; 0 = one a CPU")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--tensor-parallel", flags.tensor_parallel, "Ranks")
+      ->type_name("T")
+      ->check(CLI::Range(1, 64));
+  command->add_option("--segments", flags.segments, "Reduction segments; 0 = as many as ranks")
+      ->type_name("S")
+      ->check(CLI::Range(0, 64));
+  command->add_option("--chunk", flags.chunk, "Tokens of a prompt in one step")
+      ->type_name("N")
+      ->check(CLI::Range(1, 8192));
+}
+
+void add_generate(CLI::App& app, GenerateOptions& options) {
+  CLI::App* generate =
+      app.add_subcommand("generate", "Complete a prompt in one process, without a network");
+  add_engine_flags(generate, options.engine);
+  CLI::Option_group* prompt = generate->add_option_group("prompt");
+  prompt->add_option("--prompt", options.prompt, "Text to continue")->type_name("TEXT");
+  prompt->add_option("--prompt-ids", options.prompt_ids_file, "Token ids to continue")
+      ->type_name("FILE");
+  prompt->require_option(1);
+  generate
+      ->add_option("--force-ids", options.force_ids_file,
+                   "Feed these ids in place of what was sampled")
+      ->type_name("FILE");
+  generate
+      ->add_option("--logits", options.logits_file,
+                   "Write the f32 logits that each output was taken from")
+      ->type_name("FILE");
+  generate->add_option("--max-tokens", options.max_tokens, "Longest output")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 24));
+  generate->add_flag("--ignore-eos", options.ignore_eos, "Go on after an end token");
+  generate->add_option("--temperature", options.temperature, "0 is greedy")->type_name("X");
+  generate->add_option("--top-p", options.top_p, "Keep the most likely tokens of this mass")
+      ->type_name("X");
+  generate->add_option("--top-k", options.top_k, "0 is off")->type_name("N");
+  generate->add_option("--seed", options.seed, "Of sampling")->type_name("N");
+  generate->add_flag("--json", options.json, "One JSON object: tokens, text, prompt_tokens");
+  generate->footer(
+      "examples:\n  baton generate --model m.gguf --prompt \"The capital of France is\"\n"
+      "  baton generate --model m.gguf --prompt-ids p.json --force-ids f.json --logits l.f32");
+}
+
+void add_quality(CLI::App& bench, QualityOptions& options) {
+  CLI::App* quality =
+      bench.add_subcommand("quality", "Agreement with a recorded reference, teacher-forced");
+  add_engine_flags(quality, options.engine);
+  quality->add_option("--reference", options.reference, "Recorded reference, JSON")
+      ->type_name("FILE")
+      ->required();
+  quality->add_flag("--json", options.json, "One JSON object");
+  quality->footer(
+      "examples:\n  baton bench quality --model m.gguf --reference r.json\n"
+      "  baton bench quality --model m.gguf --reference r.json --isa avx2 --json");
+}
+
+void add_engine_bench(CLI::App& bench, EngineBenchOptions& options) {
+  CLI::App* engine =
+      bench.add_subcommand("engine", "Prefill and decode rates beside the machine's roofline");
+  add_engine_flags(engine, options.engine);
+  engine->add_option("--prompt", options.prompts, "Tokens of prompts to prefill")
+      ->type_name("N,N...")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 24));
+  engine->add_option("--decode-batch", options.decode_batches, "Sequences of a decode step")
+      ->type_name("N,N...")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
+  engine->add_option("--context", options.context, "Tokens that each of them holds")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 24));
+  engine->add_flag("--json", options.json, "One JSON object");
+  engine->footer(
+      "examples:\n  baton bench engine --model m.gguf --threads 2\n"
+      "  baton bench engine --model m.gguf --prompt 128,512 --decode-batch 1,16 --json");
+}
+
+Command command_of(const CLI::App& app, AllOptions& options) {
+  const CLI::App* command = app.get_subcommands().front();
+  if (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+  }
+  const std::string& name = command->get_name();
+  if (name == "up") {
+    return options.up;
+  }
+  if (name == "status") {
+    return options.status;
+  }
+  if (name == "generate") {
+    return options.generate;
+  }
+  if (name == "quality") {
+    return options.quality;
+  }
+  return options.engine_bench;
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                               std::ostream& err) {
+  CommandLine line;
+  AllOptions options;
+  CLI::App app("Serves language models with prefill and decode on different workers.", "baton");
+  bool version = false;
+  app.add_flag("--version", version, "Print version, commit, build, instruction sets");
+  app.require_subcommand(0, 1);
+  add_up(app, options.up);
+  add_status(app, options.status);
+  add_generate(app, options.generate);
+  CLI::App* bench = app.add_subcommand("bench", "Measure: quality, engine");
+  bench->require_subcommand(1);
+  add_quality(*bench, options.quality);
+  add_engine_bench(*bench, options.engine_bench);
+  bench->footer(
+      "baton bench NAME --help tells more.\n\nexamples:\n"
+      "  baton bench engine --model m.gguf\n"
+      "  baton bench quality --model m.gguf --reference r.json");
+  app.footer(
+      "baton COMMAND --help tells more.\n\nexamples:\n  baton up deploy/local.yaml\n"
+      "  baton status --url http://127.0.0.1:8000");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    out << app.help();
+    line.exit_status = config::kExitStopped;
+    return line;
+  } catch (const CLI::ParseError& e) {
+    err << "baton: " << e.what() << " (see --help)\n";
+    line.exit_status = config::kExitUsage;
+    return line;
+  }
+  if (version) {
+    out << config::version_line("baton", instruction_sets()) << "\n";
+    line.exit_status = config::kExitStopped;
+  } else if (app.get_subcommands().empty()) {
+    err << app.help();
+    line.exit_status = config::kExitUsage;
+  } else {
+    line.command = command_of(app, options);
+  }
+  return line;
+}
+
+}  // namespace baton::cli

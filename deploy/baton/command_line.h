@@ -1,0 +1,30 @@
+#pragma once
+
+// The command line of the program `baton`: subcommands and flags to plain structs.
+// docs/operations.md lists them.
+
+#include <iosfwd>
+#include <optional>
+#include <variant>
+
+#include "deploy/baton/cluster_plan.h"
+#include "deploy/baton/engine_bench.h"
+#include "deploy/baton/generate.h"
+#include "deploy/baton/quality.h"
+#include "deploy/baton/status_report.h"
+
+namespace baton::cli {
+
+using Command =
+    std::variant<UpOptions, StatusOptions, GenerateOptions, QualityOptions, EngineBenchOptions>;
+
+struct CommandLine {
+  std::optional<int> exit_status;  // set: help, version or bad usage; nothing else to do
+  Command command;
+};
+
+// Help and version go to `out`, bad usage to `err` as one line.
+CommandLine parse_command_line(int argc, const char* const* argv, std::ostream& out,
+                               std::ostream& err);
+
+}  // namespace baton::cli

@@ -8,6 +8,24 @@
 #include "decode_worker/decode_role.h"
 
 namespace baton::decode_worker {
+namespace {
+
+// The last row of a lane's feed gives the next token of its own choice, or the first of every
+// choice that shares the prompt.
+void ask_for_samples(Lane& lane, engine::SequencePlan& entry) {
+  DecodeRun& run = lane.run;
+  if (lane.choice != Lane::kBase) {
+    entry.samples.push_back({&run.samplers[static_cast<size_t>(lane.choice)]});
+    return;
+  }
+  for (size_t i = 0; i < run.choices.size(); ++i) {
+    if (run.choices.size() == 1 || run.choices[i].output.empty()) {
+      entry.samples.push_back({&run.samplers[i]});
+    }
+  }
+}
+
+}  // namespace
 
 Lane& DecodeRole::add_lane(worker::Sequence sequence, DecodeRun& run, int choice) {
   const SequenceId id = sequence.id();
@@ -121,18 +139,8 @@ bool DecodeRole::feed(Lane& lane, int count, engine::BatchPlan& plan) {
     Result<engine::SequencePlan*> entry = lane.sequence.feed(count, env_.blocks, plan);
     if (entry.ok()) {
       lane.fed_in_step = count;
-      if (!last) {
-        return true;
-      }
-      DecodeRun& run = lane.run;
-      if (lane.choice != Lane::kBase) {
-        (*entry)->samples.push_back({&run.samplers[static_cast<size_t>(lane.choice)]});
-        return true;
-      }
-      for (size_t i = 0; i < run.choices.size(); ++i) {
-        if (run.choices.size() == 1 || run.choices[i].output.empty()) {
-          (*entry)->samples.push_back({&run.samplers[i]});
-        }
+      if (last) {
+        ask_for_samples(lane, **entry);
       }
       return true;
     }

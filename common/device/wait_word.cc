@@ -31,25 +31,27 @@ void futex_wake_all(std::atomic<uint32_t>* word) {
 
 }  // namespace
 
-void WaitWord::wait_while(uint32_t seen, WaitPolicy policy) {
-  if (policy == WaitPolicy::kSpin) {
-    // Measured in time, not in pauses: PAUSE takes 40 cycles on one CPU and 140 on another.
-    const auto until = std::chrono::steady_clock::now() + kSpinTime;
-    do {
-      for (int i = 0; i < kPausesPerClockRead; ++i) {
-        if (value() != seen) {
-          return;
-        }
-        _mm_pause();
-      }
-    } while (std::chrono::steady_clock::now() < until);
-  } else {
-    for (int i = 0; i < kYields; ++i) {
-      if (value() != seen) {
-        return;
-      }
+// Whether the word moved on while it was watched awake.
+bool WaitWord::moves_soon(uint32_t seen, WaitPolicy policy) const {
+  if (policy == WaitPolicy::kYield) {
+    for (int i = 0; i < kYields && value() == seen; ++i) {
       sched_yield();
     }
+    return value() != seen;
+  }
+  // Measured in time, not in pauses: PAUSE takes 40 cycles on one CPU and 140 on another.
+  const auto until = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < kPausesPerClockRead && value() == seen; ++i) {
+      _mm_pause();
+    }
+  } while (value() == seen && std::chrono::steady_clock::now() < until);
+  return value() != seen;
+}
+
+void WaitWord::wait_while(uint32_t seen, WaitPolicy policy) {
+  if (moves_soon(seen, policy)) {
+    return;
   }
   while (value() == seen) {
     // Either advance() sees this sleeper, or the kernel sees the new value: both sides write one

@@ -27,6 +27,8 @@ class WaitWord {
   void advance();
 
  private:
+  bool moves_soon(uint32_t seen, WaitPolicy policy) const;
+
   std::atomic<uint32_t> value_{0};
   std::atomic<uint32_t> sleepers_{0};
 };

@@ -383,16 +383,7 @@ void Connection::flush() {
     const size_t n = socket_.write_some(
         asio::buffer(piece.data() + output_offset_, piece.size() - output_offset_), ec);
     if (ec == asio::error::would_block || ec == asio::error::try_again) {
-      writing_ = true;
-      set_deadline(shared_->options.write_timeout);
-      socket_.async_wait(asio::ip::tcp::socket::wait_write,
-                         [self = shared_from_this()](const ErrorCode& error) {
-                           self->writing_ = false;
-                           if (!error) {
-                             self->flush();
-                             self->on_output();
-                           }
-                         });
+      wait_writable();
       return;
     }
     if (ec) {
@@ -416,6 +407,19 @@ void Connection::flush() {
       response_done(keep_alive_);
     }
   }
+}
+
+void Connection::wait_writable() {
+  writing_ = true;
+  set_deadline(shared_->options.write_timeout);
+  socket_.async_wait(asio::ip::tcp::socket::wait_write,
+                     [self = shared_from_this()](const ErrorCode& error) {
+                       self->writing_ = false;
+                       if (!error) {
+                         self->flush();
+                         self->on_output();
+                       }
+                     });
 }
 
 void Connection::response_done(bool keep_alive) {

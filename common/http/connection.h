@@ -107,6 +107,7 @@ class Connection final : public OutputSink, public std::enable_shared_from_this<
   void on_output();
   void take_output();
   void flush();
+  void wait_writable();
   void response_done(bool keep_alive);
   void linger();
   void become_idle();

@@ -126,16 +126,20 @@ struct Server::Impl {
       if (ec) {
         log_warn("cannot accept a connection",
                  {{"address", address_text}, {"error", ec.message()}});
-        pause->expires_after(kAcceptPause);
-        pause->async_wait([this](const ErrorCode& cancelled) {
-          if (!cancelled) {
-            accept();
-          }
-        });
+        accept_later();
         return;
       }
       welcome(loop, std::move(socket));
       accept();
+    });
+  }
+
+  void accept_later() {
+    pause->expires_after(kAcceptPause);
+    pause->async_wait([this](const ErrorCode& cancelled) {
+      if (!cancelled) {
+        accept();
+      }
     });
   }
 

@@ -195,9 +195,9 @@ inline constexpr std::array<MetricInfo, static_cast<size_t>(MetricId::kCount)> k
                 "KV blocks by state: free, active, cached, reserved, quarantined."),
     rows::counter(MetricId::kKvLeaseExpired, "baton_kv_lease_expired_total", kByDecode, {},
                   "Reservations whose lease ran out."),
-    rows::counter(MetricId::kKvMessagesDropped, "baton_kv_messages_dropped_total", kByWorkers,
-                  {"reason"},
-                  "Hand-over messages not acted upon: late, double, unknown, foreign or malformed."),
+    rows::counter(
+        MetricId::kKvMessagesDropped, "baton_kv_messages_dropped_total", kByWorkers, {"reason"},
+        "Hand-over messages not acted upon: late, double, unknown, foreign or malformed."),
     rows::histogram(MetricId::kSecondTokenGap, "baton_second_token_gap_seconds", kByRouter,
                     kTokenGapBuckets, {},
                     "First to second token of a stream: what the hand-over costs a client."),

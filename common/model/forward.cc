@@ -162,6 +162,21 @@ void ForwardState::grow() {
   }
 }
 
+void ForwardState::add_attention_items(RankState& rank, int sequence) const {
+  const auto count = static_cast<int>(sequences[sequence].tokens.size());
+  for (int g = 0; g < static_cast<int>(rank.groups.size()); ++g) {
+    const HeadGroup& group = rank.groups[g];
+    const int grain =
+        kernels::attention_row_grain(options.isa, group.q_head_end - group.q_head_begin);
+    for (int begin = 0; begin < count; begin += grain) {
+      rank.items.push_back({.sequence = sequence,
+                            .group = g,
+                            .row_begin = begin,
+                            .row_end = std::min(begin + grain, count)});
+    }
+  }
+}
+
 void ForwardState::lay_out_attention() {
   const auto cost = [&](const AttentionItem& item) {
     return int64_t{item.row_end - item.row_begin} *
@@ -170,18 +185,7 @@ void ForwardState::lay_out_attention() {
   for (RankState& rank : ranks) {
     rank.items.clear();
     for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
-      const auto count = static_cast<int>(sequences[i].tokens.size());
-      for (int g = 0; g < static_cast<int>(rank.groups.size()); ++g) {
-        const HeadGroup& group = rank.groups[g];
-        const int grain =
-            kernels::attention_row_grain(options.isa, group.q_head_end - group.q_head_begin);
-        for (int begin = 0; begin < count; begin += grain) {
-          rank.items.push_back({.sequence = i,
-                                .group = g,
-                                .row_begin = begin,
-                                .row_end = std::min(begin + grain, count)});
-        }
-      }
+      add_attention_items(rank, i);
     }
     std::ranges::sort(rank.items, std::greater<>(), cost);
   }

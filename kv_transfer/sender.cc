@@ -268,6 +268,7 @@ void SenderTable::send_commit(Transfer& transfer, TimePoint now) {
   message.digest = transfer.digest.finish();
   message.choices = transfer.choices;
   message.timings = transfer.timings;
+  message.timings.first_data_ms = transfer.first_data_seconds() * 1e3;
   transfer.next_resend = now + context_.options.timeouts.commit_ack;
   transfer.last_progress = now;
   sessions_.send(*session, message);
@@ -417,6 +418,7 @@ void SenderTable::finish(Transfer& transfer, TimePoint now) {
     acked.transport = session->link->transport;
     acked.seconds = to_seconds(now - transfer.opened);
     acked.visible_seconds = to_seconds(now - transfer.committed);
+    acked.first_data_seconds = transfer.first_data_seconds();
     context_.metrics.acked(acked.seconds, acked.visible_seconds);
     context_.emit(std::move(acked));
   } else {

@@ -62,6 +62,7 @@ bool SenderTable::post_next(Transfer& transfer, Session& session, TimePoint now)
   }
   if (transfer.state == SenderState::kGranted) {
     step(transfer, SenderEvent::kPost);
+    transfer.first_posted = now;
   }
   if (busy_since_ == TimePoint{}) {
     busy_since_ = now;

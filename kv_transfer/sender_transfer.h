@@ -30,7 +30,7 @@ struct SenderTable::Transfer {
   std::vector<wire::CommittedChoice> choices;
   wire::RunTimings timings;
 
-  TimePoint opened, committed, last_progress;
+  TimePoint opened, first_posted, committed, last_progress;
   TimePoint deadline = TimePoint::max();  // of the transfer, from commit() on
   TimePoint next_resend = TimePoint::max();
   Duration resend_delay{};
@@ -41,6 +41,11 @@ struct SenderTable::Transfer {
   bool push_failed = false;    // a request failed; the cause may become known only afterwards
   Status why;
   uint32_t retry_after_ms = 0;
+
+  // From open() to the first DATA; 0 when nothing was sent.
+  double first_data_seconds() const {
+    return first_posted == TimePoint{} ? 0 : to_seconds(first_posted - opened);
+  }
 };
 
 }  // namespace baton::kv_transfer

@@ -92,8 +92,9 @@ struct TransferAcked {
   TransferId id = 0;
   uint64_t bytes = 0;
   std::string transport;
-  double seconds = 0;          // RESERVE to COMMIT_ACK
-  double visible_seconds = 0;  // from commit() to COMMIT_ACK
+  double seconds = 0;             // RESERVE to COMMIT_ACK
+  double visible_seconds = 0;     // from commit() to COMMIT_ACK
+  double first_data_seconds = 0;  // from open() to the first DATA; 0 when nothing had to be sent
 };
 struct TransferFailed {
   TransferId id = 0;

@@ -355,6 +355,7 @@ void PrefillRole::on_acked(const kv_transfer::TransferAcked& acked) {
   run->timings.transfer_ms = acked.seconds * 1e3;
   run->timings.transfer_visible_ms = acked.visible_seconds * 1e3;
   run->timings.transfer_bytes = acked.bytes;
+  run->timings.first_data_ms = acked.first_data_seconds * 1e3;
   send_timings(*run);
   close(*run, "handed over");
 }

@@ -134,6 +134,7 @@ std::string Exchange::trace_json(const wire::RunTimings& timings,
   append_ms(out, "prefill_ms", timings.prefill_ms);
   append_ms(out, "transfer_ms", timings.transfer_ms);
   append_ms(out, "transfer_visible_ms", timings.transfer_visible_ms);
+  append_ms(out, "first_data_ms", timings.first_data_ms);
   append_ms(out, "ttft_ms", to_ms(first_token_ - options_.arrived));
   append_ms(out, "predicted_ttft_ms", predicted_ttft_ms_);
   out += "\"prompt_tokens_computed\":" + std::to_string(timings.prompt_tokens_computed) +

@@ -30,7 +30,7 @@ RunBody sample_body() {
 // One filled instance of every message.
 std::vector<Message> samples() {
   const RunBody body = sample_body();
-  const RunTimings timings{"p0", 1.5, 2.5, 3, 4, "ucx-posix", 5.5, 6.5, 7};
+  const RunTimings timings{"p0", 1.5, 2.5, 3, 4, "ucx-posix", 5.5, 6.5, 7, 8.5};
   const TokenLogprob logprob{-0.25f, {{7, -0.25f}, {8, -1.5f}}};
   Hello hello;
   hello.name = "d0";

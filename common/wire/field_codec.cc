@@ -125,6 +125,7 @@ void put(const RunTimings& from, pb::RunTimings* to) {
   to->set_transfer_ms(from.transfer_ms);
   to->set_transfer_visible_ms(from.transfer_visible_ms);
   to->set_transfer_bytes(from.transfer_bytes);
+  to->set_first_data_ms(from.first_data_ms);
 }
 void get(const pb::RunTimings& from, RunTimings* to) {
   to->prefill_worker = from.prefill_worker();
@@ -136,6 +137,7 @@ void get(const pb::RunTimings& from, RunTimings* to) {
   to->transfer_ms = from.transfer_ms();
   to->transfer_visible_ms = from.transfer_visible_ms();
   to->transfer_bytes = from.transfer_bytes();
+  to->first_data_ms = from.first_data_ms();
 }
 
 void put(const WorkerInfo& from, pb::WorkerInfo* to) {

@@ -100,6 +100,7 @@ struct RunTimings {
   double transfer_ms = 0;          // first RESERVE to COMMIT_ACK, as P saw it
   double transfer_visible_ms = 0;  // of this, what came after the prefill's end
   uint64_t transfer_bytes = 0;
+  double first_data_ms = 0;  // of transfer_ms, what passed before the first KV left
 };
 
 struct Tokens {

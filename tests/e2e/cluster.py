@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,11 +21,6 @@ FULL = os.environ.get("BATON_E2E") == "full"
 # Pools of tests are small: 800 blocks of 32 tokens are 590 MB.
 POOL = ["prefill.*.kv_cache=800blocks", "decode.*.kv_cache=800blocks"]
 
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_until(condition, what, timeout=20.0):
@@ -92,11 +86,8 @@ class Cluster:
         self._folder = tempfile.TemporaryDirectory(prefix="baton-e2e-")
         self._ready_file = os.path.join(self._folder.name, "ready.json")
         self._log = os.path.join(self._folder.name, "log")
-        control = f"tcp://127.0.0.1:{free_port()}"
-        settings = [f"router.control={control}", f"workers.routers={control}",
-                    f"model.path={MODEL}"]
-        settings += POOL if pool else []
-        settings += list(sets)
+        settings = [f"model.path={MODEL}", *(POOL if pool else []), *sets]
+        # With port 0 the control link gets a port of its own, too.
         self.command = [os.path.join(BIN, "baton"), "up", file, "--port", "0",
                         "--ready-file", self._ready_file]
         for setting in settings:
@@ -168,24 +159,26 @@ class Cluster:
                 total.samples += metrics.scrape(process["metrics_url"]).samples
         return total
 
-    def busy_blocks(self):
-        """Blocks that are neither free nor cached, by worker."""
+    def busy_blocks(self, without=None):
+        """Blocks that are neither free nor cached, by worker; `without` one that is dead."""
         out = {}
         for process in self.processes("prefill") + self.processes("decode"):
+            if process["name"] == without:
+                continue
             blocks = metrics.scrape(process["metrics_url"]).blocks()
             out[process["name"]] = {state: count for state, count in blocks.items()
                                     if count and state not in ("free", "cached")}
         return out
 
-    def wait_blocks_free(self, timeout=20.0):
+    def wait_blocks_free(self, timeout=20.0, without=None):
         """No block of any worker stays active, reserved or quarantined once nothing runs."""
         def free():
-            busy = self.busy_blocks()
+            busy = self.busy_blocks(without)
             return busy and not any(busy.values())
         try:
             wait_until(free, "all blocks free or cached", timeout)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {self.busy_blocks()}") from None
+            raise AssertionError(f"{error}: {self.busy_blocks(without)}") from None
 
     def pss_kib(self):
         """Pss of each process."""
@@ -242,18 +235,16 @@ class Cluster:
             self._process = None
 
 
-def generate(prompt_ids, max_tokens, segments=1, sets=(), ignore_eos=False):
-    """Token ids of `baton generate`: one process, no network."""
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="baton-e2e-") as file:
-        file.write(" ".join(map(str, prompt_ids)))
+def generate(prompt_ids, max_tokens, segments=1, isa="auto", ignore_eos=False):
+    """Greedy output of `baton generate`: one process, no network."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="baton-e2e-") as file:
+        json.dump(prompt_ids, file)
         file.flush()
         command = [os.path.join(BIN, "baton"), "generate", "--model", MODEL,
-                   "--prompt-ids", file.name, "--max-tokens", str(max_tokens),
+                   "--prompt-ids", file.name, "--max-tokens", str(max_tokens), "--isa", isa,
                    "--temperature", "0", "--segments", str(segments), "--json"]
         if ignore_eos:
             command.append("--ignore-eos")
-        for setting in sets:
-            command += ["--set", setting]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")

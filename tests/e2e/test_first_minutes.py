@@ -7,15 +7,14 @@ import unittest
 
 import prompts
 from client import in_parallel
-from cluster import MODEL, Cluster, free_port, run_briefly
+from cluster import MODEL, Cluster, run_briefly
 
 CONTEXT = 8192
 
 
 def start_fails(test, args, *words):
     """`baton up` ends with status 1 and says all of `words` in one line."""
-    done = run_briefly(["baton", "up", *args, "--set", "router.control=tcp://127.0.0.1:"
-                        + str(free_port()), "--set", "decode.*.kv_cache=64blocks",
+    done = run_briefly(["baton", "up", *args, "--set", "decode.*.kv_cache=64blocks",
                         "--set", "prefill.*.kv_cache=64blocks"])
     test.assertEqual(done.returncode, 1, done.stderr)
     lines = done.stderr.splitlines()

@@ -111,7 +111,7 @@ class Kill(unittest.TestCase):
             else:
                 self.assertTrue(answer.done and answer.error, answer.why())
                 failed += 1
-        cluster.wait_blocks_free()
+        cluster.wait_blocks_free(without=name)
         self.check_replaced(cluster, name, dead["pid"])
         counted = cluster.scrape(role="router").sum("baton_streams_moved_total")
         print(f"{name} killed under {len(answers)} streams: {moved} went on with the same tokens, "

@@ -73,7 +73,7 @@ class Serving(unittest.TestCase):
         # 40 blocks of 32 tokens on the decode worker, 800 on the prefill worker.
         answer = self.client.completion(prompts.ids(2000, seed=4), max_tokens=4)
         self.assertIn(answer.status, (400, 429, 503), answer.why())
-        self.assertIn("KV pool", answer.error["message"])
+        self.assertIn("never fits a pool of 1280", answer.error["message"])
 
     def test_full_decode_pool(self):
         # Each needs 8 of the 40 blocks: most wait, and none is refused or lost.

@@ -28,6 +28,7 @@ struct AllOptions {
   GenerateOptions generate;
   QualityOptions quality;
   EngineBenchOptions engine_bench;
+  TransferBenchOptions transfer_bench;
 };
 
 void add_up(CLI::App& app, UpOptions& options) {
@@ -160,6 +161,25 @@ void add_engine_bench(CLI::App& bench, EngineBenchOptions& options) {
       "  baton bench engine --model m.gguf --prompt 128,512 --decode-batch 1,16 --json");
 }
 
+void add_transfer_bench(CLI::App& bench, TransferBenchOptions& options) {
+  CLI::App* transfer =
+      bench.add_subcommand("transfer", "Hand-over between two processes beside memcpy");
+  transfer->option_defaults()->always_capture_default();
+  transfer->add_option("--transport", options.transport, "ucx-posix or ucx-tcp")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"ucx-posix", "ucx-tcp"}));
+  transfer->add_option("--pool", options.pool_mib, "MiB of KV that are pushed at a time")
+      ->type_name("MIB")
+      ->check(CLI::Range(1, 1 << 16));
+  transfer->add_option("--repeats", options.repeats, "Values that a median is of")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
+  transfer->add_flag("--json", options.json, "One JSON object");
+  transfer->footer(
+      "examples:\n  baton bench transfer\n"
+      "  baton bench transfer --transport ucx-tcp --pool 256 --json");
+}
+
 Command command_of(const CLI::App& app, AllOptions& options) {
   const CLI::App* command = app.get_subcommands().front();
   if (!command->get_subcommands().empty()) {
@@ -178,6 +198,9 @@ Command command_of(const CLI::App& app, AllOptions& options) {
   if (name == "quality") {
     return options.quality;
   }
+  if (name == "transfer") {
+    return options.transfer_bench;
+  }
   return options.engine_bench;
 }
 
@@ -194,10 +217,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, std::ostream& 
   add_up(app, options.up);
   add_status(app, options.status);
   add_generate(app, options.generate);
-  CLI::App* bench = app.add_subcommand("bench", "Measure: quality, engine");
+  CLI::App* bench = app.add_subcommand("bench", "Measure: quality, engine, transfer");
   bench->require_subcommand(1);
   add_quality(*bench, options.quality);
   add_engine_bench(*bench, options.engine_bench);
+  add_transfer_bench(*bench, options.transfer_bench);
   bench->footer(
       "baton bench NAME --help tells more.\n\nexamples:\n"
       "  baton bench engine --model m.gguf\n"

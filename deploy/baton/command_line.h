@@ -12,11 +12,12 @@
 #include "deploy/baton/generate.h"
 #include "deploy/baton/quality.h"
 #include "deploy/baton/status_report.h"
+#include "deploy/baton/transfer_bench.h"
 
 namespace baton::cli {
 
-using Command =
-    std::variant<UpOptions, StatusOptions, GenerateOptions, QualityOptions, EngineBenchOptions>;
+using Command = std::variant<UpOptions, StatusOptions, GenerateOptions, QualityOptions,
+                             EngineBenchOptions, TransferBenchOptions>;
 
 struct CommandLine {
   std::optional<int> exit_status;  // set: help, version or bad usage; nothing else to do

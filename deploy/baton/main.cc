@@ -1,23 +1,38 @@
 // The program baton.
 
 #include <iostream>
+#include <string_view>
 
+#include "common/config/program_options.h"
 #include "deploy/baton/command_line.h"
 #include "deploy/baton/up.h"
 
 namespace baton::cli {
 namespace {
 
-int run(const UpOptions& options) { return run_up(options); }
+int run(const UpOptions& options) {
+  const Result<std::string> folder = own_folder();
+  if (!folder.ok()) {
+    std::cerr << "baton: " << folder.status().message() << "\n";
+    return config::kExitCannotStart;
+  }
+  return run_up(options, *folder);
+}
 int run(const StatusOptions& options) { return run_status(options); }
 int run(const GenerateOptions& options) { return run_generate(options); }
 int run(const QualityOptions& options) { return run_quality(options); }
 int run(const EngineBenchOptions& options) { return run_engine_bench(options); }
+int run(const TransferBenchOptions& options) { return run_transfer_bench(options); }
 
 }  // namespace
 }  // namespace baton::cli
 
 int main(int argc, char** argv) {
+  // Not a command for people: the second process of `bench transfer`.
+  if (argc > 3 && std::string_view(argv[1]) == "bench" &&
+      std::string_view(argv[2]) == baton::cli::kTransferBenchChild) {
+    return baton::kv_transfer::run_transfer_bench_child({argv + 3, argv + argc});
+  }
   const baton::cli::CommandLine line =
       baton::cli::parse_command_line(argc, argv, std::cout, std::cerr);
   if (line.exit_status) {

@@ -37,13 +37,7 @@ Result<Supervisor::Outcome> Supervisor::run() {
   while (!stopping() || any_running(true) || any_running(false)) {
     wait_for_events();
     if (take_signal()) {
-      if (stopping()) {
-        killed_ = true;
-        signal_role(true, SIGKILL);
-        signal_role(false, SIGKILL);
-      } else {
-        begin_stop();
-      }
+      on_signal();
     }
     if (take_stop_request() && !stopping()) {
       begin_stop();
@@ -101,6 +95,17 @@ bool Supervisor::take_stop_request() const {
   }
   pollfd fd = {options_.stop_request_fd, POLLIN, 0};
   return poll(&fd, 1, 0) == 1;
+}
+
+void Supervisor::on_signal() {
+  const TimePoint now = clock_.now();
+  if (!stopping()) {
+    begin_stop();
+  } else if (now - asked_to_stop_ >= options_.repeat_window) {
+    killed_ = true;
+    signal_role(true, SIGKILL);
+    signal_role(false, SIGKILL);
+  }
 }
 
 void Supervisor::reap() {
@@ -175,7 +180,8 @@ void Supervisor::poll_readiness() {
 void Supervisor::begin_stop() {
   state_ = State::kDrainingRouters;
   signal_role(true, SIGTERM);
-  stop_deadline_ = clock_.now() + options_.router_drain;
+  asked_to_stop_ = clock_.now();
+  stop_deadline_ = asked_to_stop_ + options_.router_drain;
 }
 
 void Supervisor::advance_stop() {

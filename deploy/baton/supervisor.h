@@ -58,6 +58,9 @@ class Supervisor {
     Duration worker_drain = 35s;
     Duration abandon_limit = 5s;  // for stopping when the cluster could not start
     Duration poll_interval = 50ms;
+    // Signals so soon after the first one are the same wish: timeout(1) and others send theirs to
+    // a process and to its group.
+    Duration repeat_window = 100ms;
     BackoffLimits backoff;
   };
   enum class Outcome {
@@ -86,6 +89,7 @@ class Supervisor {
   void wait_for_events();
   bool take_signal() const;
   bool take_stop_request() const;
+  void on_signal();
   void reap();
   void on_exit(Slot& slot, const ChildExit& exit);
   void restart_due();
@@ -105,6 +109,7 @@ class Supervisor {
   bool changed_ = true;  // since all_ready() was last true
   bool killed_ = false;
   TimePoint next_poll_{};
+  TimePoint asked_to_stop_{};
   TimePoint stop_deadline_ = TimePoint::max();
 };
 

@@ -227,14 +227,13 @@ Result<int> run_cluster(const UpOptions& options, const ClusterPlan& plan, const
   return config::kExitFault;
 }
 
-Result<int> run(const UpOptions& options) {
+Result<int> run(const UpOptions& options, const std::string& bin_folder) {
   const ReadyFileGuard ready_file(options.ready_file);
   const StopFds fds;
   const SteadyClock clock;
   SystemRandom random;
-  BATON_ASSIGN_OR_RETURN(const std::string folder, own_folder());
   for (int attempt = 1;; ++attempt) {
-    BATON_ASSIGN_OR_RETURN(const ClusterPlan plan, plan_cluster(options, folder, random));
+    BATON_ASSIGN_OR_RETURN(const ClusterPlan plan, plan_cluster(options, bin_folder, random));
     print_plan(plan);
     bool try_again = false;
     BATON_ASSIGN_OR_RETURN(const int exit_status,
@@ -248,7 +247,7 @@ Result<int> run(const UpOptions& options) {
 
 }  // namespace
 
-int run_up(const UpOptions& options) {
+int run_up(const UpOptions& options, const std::string& bin_folder) {
   LogOptions log;
   log.program = "baton";
   const auto set = [&log](const UpOptions& o) -> Status {
@@ -266,7 +265,7 @@ int run_up(const UpOptions& options) {
     return config::kExitUsage;
   }
   init_log(log);
-  const Result<int> result = run(options);
+  const Result<int> result = run(options, bin_folder);
   if (!result.ok()) {
     std::fprintf(stderr, "baton: %s\n", result.status().message().c_str());
     return config::kExitCannotStart;

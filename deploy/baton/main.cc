@@ -3,6 +3,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "common/base/log.h"
 #include "common/config/program_options.h"
 #include "deploy/baton/command_line.h"
 #include "deploy/baton/up.h"
@@ -28,6 +29,11 @@ int run(const TransferBenchOptions& options) { return run_transfer_bench(options
 }  // namespace baton::cli
 
 int main(int argc, char** argv) {
+  // The commands report what goes wrong themselves; `up` sets up a log of its own.
+  baton::LogOptions log;
+  log.level = baton::LogLevel::kError;
+  log.program = "baton";
+  baton::init_log(log);
   // Not a command for people: the second process of `bench transfer`.
   if (argc > 3 && std::string_view(argv[1]) == "bench" &&
       std::string_view(argv[2]) == baton::cli::kTransferBenchChild) {

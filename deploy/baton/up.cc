@@ -110,7 +110,7 @@ class UpWatch final : public ClusterWatch {
   }
 
   void give_first_answer() {
-    print_line("\nfirst answer:");
+    print_line("\n> " + std::string(kFirstQuestion));
     const Result<RequestPath> path =
         answer_client_.chat(first_answer_body(plan_.config.model.name), [](std::string_view text) {
           std::fwrite(text.data(), 1, text.size(), stdout);

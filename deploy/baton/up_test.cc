@@ -98,7 +98,7 @@ TEST_F(UpTest, ShowsAFirstAnswerAndStops) {
   options_.once = true;
   EXPECT_EQ(run(), config::kExitStopped) << folder_.read("err");
   const std::string out = folder_.read("out");
-  EXPECT_NE(out.find("first answer:\nHello!\n"), std::string::npos) << out;
+  EXPECT_NE(out.find("> Why is the sky blue?\nHello!\n"), std::string::npos) << out;
   EXPECT_NE(out.find("prefill p0 (412 tokens, 31 ms) -> 9.1 MB over ucx-posix (3 ms, 92 % hidden) "
                      "-> decode d0\n"),
             std::string::npos)

@@ -39,7 +39,7 @@ std::vector<Row> router_rows(Router& router) {
       {"router", "drain", &router.drain, "How long running requests may take to end after SIGTERM.",
        Form::kPlain, 0, kForever},
       {"router", "request_log", &router.request_log,
-       "File for one JSON line a request: lengths, times, decision; no text. Empty: off."},
+       "File for one JSON line a request. Not supported yet."},
       {"router", "request_timeout", &router.request_timeout, "Limit of a whole request.",
        Form::kPlain, 0.001, kForever},
       {"router", "max_waiting", &router.max_waiting,
@@ -108,16 +108,16 @@ std::vector<Row> transfer_rows(Transfer& transfer) {
 std::vector<Row> rows_of(Config& config) {
   std::vector<Row> rows = {
       {"cluster", "key_file", &config.cluster.key_file,
-       "File with the secret of the cluster's control links. Empty: control links on loopback "
-       "only."},
+       "File with the secret of the cluster's control links. Not supported yet: control links are "
+       "on loopback only."},
       {"model", "path", &config.model.path, "The GGUF file; relative to the working directory."},
       {"model", "name", &config.model.name, "Name under which the model is served."},
       {"model", "max_context", &config.model.max_context,
        "Longest prompt and output together, in tokens. 0: the file's own limit.", Form::kPlain, 0,
        16'777'216},
       {"", "numerics", choice(config.numerics, kNumericsNames),
-       "invariant: the same tokens whatever the batch, chunking or worker. fast: sums in any "
-       "order."},
+       "invariant: the same tokens whatever the batch, chunking or worker. fast: not supported "
+       "yet."},
       {"", "reduction_segments", &config.reduction_segments,
        "Segments of every split sum. auto: the least common multiple of the tensor_parallel "
        "degrees.",
@@ -171,7 +171,7 @@ std::vector<Row> rows_of(Worker& worker) {
       {"", "advertise", &worker.advertise, "Address that others are told. Empty: that of listen.",
        Form::kOptionalAddress},
       {"", "http", &worker.http, "HTTP address: health, metrics. Port 0: any.", Form::kAddress},
-      {"", "block_tokens", &worker.block_tokens, "Tokens in a KV block.", Form::kPowerOfTwo, 16,
+      {"", "block_tokens", &worker.block_tokens, "Tokens in a KV block.", Form::kPowerOfTwo, 32,
        256},
       {"", "prefix_cache", &worker.prefix_cache,
        "Keep full blocks for prompts that begin the same."},

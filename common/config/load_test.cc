@@ -97,7 +97,7 @@ decode:
 TEST(LoadTest, PrintsWhatItReadsBack) {
   const Result<Config> config = parse(R"(
 model: {name: "x: y", path: "/a b/\"file\""}
-router: {cors_origins: ["*", "null", "a,b"], request_log: "- odd", drain: 90m}
+router: {cors_origins: ["*", "null", "a,b"], api_keys_file: "- odd", drain: 90m}
 decode: [{name: d-1, chunk_time: 7500us, listen: "[::1]:0"}]
 )");
   ASSERT_TRUE(config.ok()) << config.status().to_string();
@@ -107,7 +107,7 @@ decode: [{name: d-1, chunk_time: 7500us, listen: "[::1]:0"}]
   EXPECT_EQ(to_yaml(*again), printed);
   EXPECT_EQ(again->model.path, "/a b/\"file\"");
   EXPECT_EQ(again->model.name, "x: y");
-  EXPECT_EQ(again->router.request_log, "- odd");
+  EXPECT_EQ(again->router.api_keys_file, "- odd");
   EXPECT_THAT(again->router.cors_origins, ElementsAre("*", "null", "a,b"));
   EXPECT_EQ(again->decode[0].chunk_time, 7500us);
 }
@@ -222,6 +222,8 @@ TEST(LoadTest, ChecksHowKeysAgree) {
             "empty and keep control links on loopback");
   EXPECT_EQ(error_of("numerics: fast"),
             "c.yaml:1: numerics: fast is not supported yet; use invariant");
+  EXPECT_EQ(error_of("router: {request_log: log}"),
+            "c.yaml:1: router.request_log: is not supported yet; leave it empty");
   EXPECT_EQ(error_of("decode: [{listen: \"10.0.0.1:0\"}]"),
             "c.yaml:1: decode[0].listen: 10.0.0.1:0 can be reached from other machines; control "
             "links stay on loopback until they can be encrypted");
@@ -266,11 +268,11 @@ TEST(LoadTest, OverridesWorkersByName) {
   const std::string_view two = "decode: [{name: d0}, {name: d1}]";
   const Result<Config> config = parse(
       two,
-      {"decode.*.block_tokens=16", "decode.d1.kv_cache=8blocks", "worker.max_batch_sequences=3"},
+      {"decode.*.block_tokens=64", "decode.d1.kv_cache=8blocks", "worker.max_batch_sequences=3"},
       Self{Role::kDecode, "d0"});
   ASSERT_TRUE(config.ok()) << config.status().to_string();
-  EXPECT_EQ(config->decode[0].block_tokens, 16);
-  EXPECT_EQ(config->decode[1].block_tokens, 16);
+  EXPECT_EQ(config->decode[0].block_tokens, 64);
+  EXPECT_EQ(config->decode[1].block_tokens, 64);
   EXPECT_EQ(config->decode[0].max_batch_sequences, 3);
   EXPECT_EQ(config->decode[1].max_batch_sequences, 64);
   EXPECT_EQ(config->decode[1].kv_cache.count, 8u);

@@ -53,9 +53,10 @@ Status check_control_links(const Config& config, const Judge& judge) {
                       "control links on loopback");
   }
   const auto refuse = [&](const std::string& key, const std::string& address) {
-    return judge.fail(key, address +
-                               " can be reached from other machines; control links stay on loopback "
-                               "until they can be encrypted");
+    return judge.fail(key,
+                      address +
+                          " can be reached from other machines; control links stay on loopback "
+                          "until they can be encrypted");
   };
   if (!control_is_local(config.router.control)) {
     return refuse("router.control", config.router.control);
@@ -138,6 +139,9 @@ Status validate(const Config& config, const Origins& origins, std::string_view s
   BATON_RETURN_IF_ERROR(check_transfer(config.transfer, judge));
   if (config.numerics == Numerics::kFast) {
     return judge.fail("numerics", "fast is not supported yet; use invariant");
+  }
+  if (!config.router.request_log.empty()) {
+    return judge.fail("router.request_log", "is not supported yet; leave it empty");
   }
   if (config.workers.heartbeat >= config.router.worker_timeout) {
     return judge.fail("workers.heartbeat", format_duration(config.workers.heartbeat) +

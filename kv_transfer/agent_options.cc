@@ -13,8 +13,10 @@ AgentOptions agent_options(const config::Config& config) {
   to.reserve = from.reserve_timeout;
   to.no_progress = from.no_progress_timeout;
   to.transfer_base = from.deadline_base;
+  to.rate_share = from.deadline_rate_share;
   to.transfer_max = from.deadline_limit;
   to.commit_ack = from.commit_ack_timeout;
+  to.commit_resends = static_cast<int>(from.commit_resends);
   to.abort_drain = from.abort_drain_timeout;
   to.lease_extra = from.lease_margin;
   to.heartbeat = from.heartbeat;

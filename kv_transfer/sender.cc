@@ -11,7 +11,6 @@ namespace {
 // A request without a deadline still ends: the decode worker's queue is not waited for longer.
 constexpr Duration kLongestReserve = std::chrono::minutes(10);
 constexpr int kReserveResends = 3;
-constexpr int kCommitResends = 3;
 
 }  // namespace
 
@@ -461,7 +460,8 @@ void SenderTable::sweep(TimePoint now, bool late) {
         }
         break;
       case SenderState::kCommitting:
-        if (now >= transfer.next_resend && transfer.resends++ >= kCommitResends) {
+        if (now >= transfer.next_resend &&
+            transfer.resends++ >= context_.options.timeouts.commit_resends) {
           cancel(transfer, deadline_exceeded("the commit was not acknowledged"), now, true);
         } else if (now >= transfer.next_resend) {
           resend(transfer, now);

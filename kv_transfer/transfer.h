@@ -40,9 +40,11 @@ struct Timeouts {
   Duration reserve =
       500ms;  // until GRANT, DENY or "queued" is heard of; then the request's deadline
   Duration no_progress = 2s;
-  Duration transfer_base = 1s;  // + bytes / (0.2 x probed bandwidth), at most transfer_max
+  Duration transfer_base = 1s;  // + bytes / (rate_share x measured rate), at most transfer_max
+  double rate_share = 0.2;
   Duration transfer_max = 30s;
-  Duration commit_ack = 500ms;  // resent three times
+  Duration commit_ack = 500ms;
+  int commit_resends = 3;
   Duration abort_drain = 2s;
   Duration lease_extra = 2s;
   Duration heartbeat = 200ms;

@@ -15,7 +15,7 @@ HEADERS = {".h", ".cuh"}
 
 # Sources that only tests, benchmarks and fuzzers are built from.
 TEST_NAME = re.compile(
-    r"(_test|_bench|_fuzz|_fixture|_test_support|_for_test)\.(cc|cu|h)$|^(test|emulated|fake)_"
+    r"(_test|_fuzz|_fixture|_test_support|_for_test)\.(cc|cu|h)$|^(test|emulated|fake)_"
 )
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 NOISE = re.compile(
@@ -52,6 +52,7 @@ class Source:
     def is_test(self) -> bool:
         return (
             bool(TEST_NAME.search(self.name))
+            or "#include <benchmark/benchmark.h>" in self.text
             or "/testing/" in self.path
             or self.path.startswith("tests/")
         )

@@ -60,7 +60,7 @@ Status measure_prefill(const EngineBenchOptions& options, const Clock& clock,
                             " is longer than the model's context of " +
                             std::to_string(engine->description().max_context));
   }
-  result.start = engine->probe(kProbeTime);
+  result.start.flops = engine->probe(kProbeTime).flops;
   for (const int prompt : options.prompts) {
     const std::vector<TokenId> tokens = some_tokens(prompt, engine->description().vocab);
     BATON_ASSIGN_OR_RETURN(const double seconds, median_seconds(clock, [&] {
@@ -117,6 +117,8 @@ Status measure_decode(const EngineBenchOptions& options, const Clock& clock,
   for (int rank = 0; rank < engine->ranks(); ++rank) {
     engine->pool(rank).fill(kOneSixteenth);
   }
+  // Of these weights, which are smaller than those of the prefill: a cache may hold more of them.
+  result.start.read_bytes_per_s = engine->probe(kProbeTime).read_bytes_per_s;
   sampling::SamplingParams greedy;
   greedy.temperature = 0;
   for (const int batch : options.decode_batches) {

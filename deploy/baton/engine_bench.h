@@ -45,7 +45,7 @@ struct DecodeRate {
 struct EngineBenchResult {
   std::vector<PrefillRate> prefill;
   std::vector<DecodeRate> decode;
-  model::MachineProbe start;
+  model::MachineProbe start;  // arithmetic before the prefills, reading before the decode steps
   model::MachineProbe end;
   std::string isa;
   std::string cpu;  // the processor's name

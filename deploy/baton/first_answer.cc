@@ -24,7 +24,7 @@ std::string first_answer_body(const std::string& model) {
   body += ",\"messages\":[{\"role\":\"system\",\"content\":";
   http::append_json_string(body, kInstructions);
   body += "},{\"role\":\"user\",\"content\":\"" + std::string(kFirstQuestion) +
-          "\"}],\"temperature\":0,\"max_tokens\":58,\"stream\":true,\"baton_trace\":true}";
+          "\"}],\"temperature\":0,\"max_tokens\":61,\"stream\":true,\"baton_trace\":true}";
   return body;
 }
 

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "common/config/program_options.h"
-#include "deploy/baton/engine_bench.h"
 #include "deploy/baton/sequence_runner.h"
 #include "deploy/baton/temp_folder.h"
 #include "deploy/baton/token_files.h"
@@ -117,51 +116,6 @@ TEST(TokenFilesTest, ReadsListsAndNumbers) {
             "entry 0, \"[1]\", is no token id in 0..9");
   EXPECT_EQ(parse_token_ids("[]", 10).status().message(), "no token ids");
   EXPECT_FALSE(read_token_ids("/nonexistent", 10).ok());
-}
-
-TEST(EngineBenchTest, CountsWorkAsTheFormulasSay) {
-  model::ModelDescription model;
-  model.hidden = 10;
-  model.heads = 4;
-  model.kv_heads = 2;
-  model.head_dim = 5;
-  model.ffn = 30;
-  model.layers = 3;
-  model.vocab = 100;
-  // A layer: 10 * (20 + 2 * 10) + 20 * 10 + 3 * 10 * 30 = 1500 weights; the head: 1000.
-  EXPECT_EQ(prefill_flops(model, 8), 2 * (1500.0 * 3 * 8 + 1000) + 4.0 * 3 * 20 * 4 * 8);
-  const std::unique_ptr<engine::Engine> engine = tiny_engine();
-  const double kv = decode_bytes(*engine, 3, 50) - static_cast<double>(engine->weight_bytes(0));
-  const model::ModelDescription& tiny = engine->description();
-  EXPECT_EQ(kv, 2.0 * 2 * tiny.layers * tiny.kv_heads * tiny.head_dim * 3 * 50);
-}
-
-TEST(EngineBenchTest, ReportsSharesOfTheMeanProbe) {
-  EngineBenchResult result;
-  result.prefill = {{512, 1000, 50}};
-  result.decode = {{1, 256, 80, 40}, {8, 256, 500, 80}};
-  result.start = {.flops = 90, .read_bytes_per_s = 95};
-  result.end = {.flops = 100, .read_bytes_per_s = 105};
-  result.isa = "avx2";
-  result.threads = 2;
-  result.ranks = 1;
-  EXPECT_TRUE(result.steady());
-  EXPECT_EQ(bench_json(result),
-            "{\"prefill\":[{\"prompt\":512,\"tokens_per_s\":1000.00,\"peak_share\":0.5263}],"
-            "\"decode\":[{\"batch\":1,\"context\":256,\"tokens_per_s\":80.00,"
-            "\"bandwidth_share\":0.4000},{\"batch\":8,\"context\":256,\"tokens_per_s\":500.00,"
-            "\"bandwidth_share\":0.8000}],\"probe\":{\"start\":{\"flops\":90,"
-            "\"read_bytes_per_s\":95},\"end\":{\"flops\":100,\"read_bytes_per_s\":105},"
-            "\"steady\":true},\"isa\":\"avx2\",\"threads\":2,\"tensor_parallel\":1}");
-  result.end.flops = 120;
-  EXPECT_FALSE(result.steady());
-  EXPECT_NE(bench_table(result).find("no verdict"), std::string::npos);
-}
-
-TEST(EngineBenchTest, TakesTheMedian) {
-  EXPECT_EQ(median({3}), 3);
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
 }
 
 }  // namespace

@@ -57,17 +57,22 @@ struct Part {
   int token = 0;  // the first of its 32
 };
 
-// The parts of a run in wire order.
+// The parts of the piece that begins at `first_token`, in wire order.
+template <typename Visit>
+void for_each_part_of_piece(int first_token, HeadRange heads, int unit_tokens, Visit& visit) {
+  for (const bool value : {false, true}) {
+    for (int head = heads.begin; head < heads.end; ++head) {
+      for (int offset = 0; offset < unit_tokens; offset += kGroupTokens) {
+        visit(Part{value, head, first_token + offset});
+      }
+    }
+  }
+}
+
 template <typename Visit>
 void for_each_part(const PieceRun& run, HeadRange heads, int unit_tokens, Visit visit) {
   for (int piece = run.first; piece < run.first + run.count; ++piece) {
-    for (const bool value : {false, true}) {
-      for (int head = heads.begin; head < heads.end; ++head) {
-        for (int offset = 0; offset < unit_tokens; offset += kGroupTokens) {
-          visit(Part{value, head, piece * unit_tokens + offset});
-        }
-      }
-    }
+    for_each_part_of_piece(piece * unit_tokens, heads, unit_tokens, visit);
   }
 }
 

@@ -119,25 +119,28 @@ void InprocPath::send(PathPeer peer, std::span<const std::byte> header,
 
 // The memory of messages that the other side has not looked at is still borrowed, so closing takes
 // them back out of its mailbox; one that is being copied at this moment ends by its own answer.
+void InprocPath::take_back_unread(PathPeer peer, const std::string& address) {
+  MutexLock lock(hub_.mutex_);
+  const auto box = hub_.mailboxes_.find(address);
+  if (box == hub_.mailboxes_.end()) {
+    return;
+  }
+  std::erase_if(box->second.messages, [&](const InprocHub::Message& message) {
+    if (message.is_result || message.from != address_ || message.reply_peer != peer) {
+      return false;
+    }
+    sends_.erase(message.cookie);
+    results_.push_back({message.cookie, worker_lost("closed")});
+    return true;
+  });
+}
+
 void InprocPath::close(PathPeer peer) {
   const auto it = peers_.find(peer);
   if (it == peers_.end()) {
     return;
   }
-  {
-    MutexLock lock(hub_.mutex_);
-    const auto box = hub_.mailboxes_.find(it->second.address);
-    if (box != hub_.mailboxes_.end()) {
-      std::erase_if(box->second.messages, [&](const InprocHub::Message& message) {
-        if (message.is_result || message.from != address_ || message.reply_peer != peer) {
-          return false;
-        }
-        sends_.erase(message.cookie);
-        results_.push_back({message.cookie, worker_lost("closed")});
-        return true;
-      });
-    }
-  }
+  take_back_unread(peer, it->second.address);
   peers_.erase(it);
   closed_.push_back(peer);
   wake(wake_fd_);

@@ -70,6 +70,7 @@ class InprocPath final : public DataPath {
     bool failed = false;  // told
   };
   explicit InprocPath(InprocHub& hub) : hub_(hub) {}
+  void take_back_unread(PathPeer peer, const std::string& address);
   std::deque<InprocHub::Message> take_mail();
   void receive(const InprocHub::Message& message, DataPathEvents& events);
   int watch_peers(DataPathEvents& events);

@@ -6,7 +6,8 @@
 - no detach(), no `using namespace` in headers, no `#if` on CUDA in headers, #pragma once
 - no function-local static that is not const or constexpr, no global that can be written
 - third-party headers in <>, ours root-relative in ""
-- no commented TODO without an issue, no exit() outside main.cc
+- no TODO without an issue, no exit() outside main.cc
+- macros are those of common/base: three of errors, the thread annotations
 """
 
 import re
@@ -82,13 +83,30 @@ def check_patterns(source, findings: Findings) -> None:
         findings.add(source.path, "write TODO(name): text (#issue)", source.line_of(match.start()))
 
 
+MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?!XXH_)(\w+)", re.M)
+MACRO_FILES = ("common/base/annotations.h", "common/base/check.h", "common/base/status.h")
+
+
+def check_macros(source, findings: Findings) -> None:
+    if source.path in MACRO_FILES:
+        return
+    for match in MACRO.finditer(source.code):
+        findings.add(
+            source.path,
+            f"defines the macro {match.group(1)}; write a function or a constant",
+            source.line_of(match.start()),
+        )
+
+
 def main() -> int:
     names = Findings("names")
     check_names(layers(), names)
     rules = Findings("code rules")
+    macros = Findings("macros")
     for source in sources():
         check_patterns(source, rules)
-    return names.finish() | rules.finish()
+        check_macros(source, macros)
+    return names.finish() | rules.finish() | macros.finish()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Links between documents lead somewhere, and docs/protocol.md has the states of the code.
+"""Links and mentions of documents lead somewhere, docs/protocol.md has the states and messages of
+the code, docs/operations.md every flag of the programs.
 
 Keys and metrics of docs/operations.md are compared by reference_tables_test.cc, which sees defaults.
 """
@@ -7,7 +8,7 @@ Keys and metrics of docs/operations.md are compared by reference_tables_test.cc,
 import re
 import sys
 
-from source_tree import ROOT, Findings, all_files
+from source_tree import ROOT, Findings, all_files, sources
 
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
@@ -16,7 +17,11 @@ TRANSITION = re.compile(
 )
 MESSAGE = re.compile(r"^struct (\w+) \{", re.M)
 ROW = re.compile(r"^\| `?(\w+)`? \| `?(\w+)`? \| `?(\w+)`? \|", re.M)
+MENTION = re.compile(r"(?<![\w/.-])(docs/[\w/-]+\.md)")
+FLAG = re.compile(r'add_(?:option|flag)\(\s*"(?:-\w,)?(--[a-z-]+)"')
 PROTOCOL = "docs/protocol.md"
+OPERATIONS = "docs/operations.md"
+PARSERS = ("common/config/program_options.cc", "deploy/baton/command_line.cc")
 
 
 def check_links(findings: Findings) -> None:
@@ -62,12 +67,39 @@ def check_messages(findings: Findings) -> None:
             findings.add(PROTOCOL, f"does not name `{name}` of {header}")
 
 
+def check_mentions(findings: Findings) -> None:
+    """A document that a comment or another document names is there."""
+    texts = [(source.path, source.text) for source in sources()]
+    texts += [
+        (path, (ROOT / path).read_text(encoding="utf-8"))
+        for path in all_files()
+        if path.endswith(".md")
+    ]
+    for path, text in texts:
+        for name in sorted(set(MENTION.findall(text))):
+            if not (ROOT / name).exists():
+                findings.add(path, f"names {name}, which is not there")
+
+
+def check_flags(findings: Findings) -> None:
+    text = (ROOT / OPERATIONS).read_text(encoding="utf-8")
+    flags = set()
+    for parser in PARSERS:
+        flags.update(FLAG.findall((ROOT / parser).read_text(encoding="utf-8")))
+    for flag in sorted(flags):
+        if not re.search(rf"`{flag}\b", text):
+            findings.add(OPERATIONS, f"does not list {flag}")
+    for flag in sorted(set(re.findall(r"`(--[a-z-]+)\b", text)) - flags - {"--help", "--shm-size"}):
+        findings.add(OPERATIONS, f"lists {flag}, which no program has")
+
+
 def main() -> int:
     findings = Findings("documents")
     check_links(findings)
-    if (ROOT / PROTOCOL).exists():
-        check_states(findings)
-        check_messages(findings)
+    check_mentions(findings)
+    check_states(findings)
+    check_messages(findings)
+    check_flags(findings)
     return findings.finish()
 
 

@@ -5,7 +5,7 @@
 #   --stats  prints sizes, parameters and shares of comments and tests, and checks nothing
 # Installs nothing. Each check prints one line when it is content; the last line counts.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 
 checks=tests/checks
 build=build/checks

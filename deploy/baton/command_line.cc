@@ -56,7 +56,7 @@ void add_up(CLI::App& app, UpOptions& options) {
                  "Write url and processes here once requests can be answered")
       ->type_name("PATH");
   up->add_flag("--first-answer", options.first_answer,
-               "When ready, ask for a greeting and show it");
+               "When ready, ask a question and show the answer");
   up->add_flag("--once", options.once, "Stop when that is done");
   up->add_option("--log-level", options.log_level, "debug, info, warn or error")
       ->type_name("LEVEL");

@@ -35,6 +35,9 @@ void RouterLinks::handle(Link& link, wire::Message message) {
                   {{"router", link.connection.address()}, {"reason", welcome->reason}});
       }
       refusal_ = welcome->reason;
+      if (link.router.value != 0) {
+        lose(link);  // it gave this worker up, and with it the runs: register anew
+      }
       return;
     }
     refusal_.clear();

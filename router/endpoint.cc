@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/http/error.h"
+#include "router/api/tokenize.h"
 
 namespace baton::router {
 namespace {
@@ -44,12 +45,13 @@ bool one_of(std::string_view path, std::initializer_list<std::string_view> paths
   return std::find(paths.begin(), paths.end(), path) != paths.end();
 }
 
+// Without slashes at the end or in a row.
 std::string normalised(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) {
+  path.erase(
+      std::unique(path.begin(), path.end(), [](char a, char b) { return a == '/' && b == '/'; }),
+      path.end());
+  if (path.size() > 1 && path.ends_with('/')) {
     path.pop_back();
-  }
-  for (size_t at = path.find("//"); at != std::string::npos; at = path.find("//")) {
-    path.erase(at, 1);
   }
   return path;
 }
@@ -83,6 +85,17 @@ bool Endpoint::origin_accepted(const http::Request& request) const {
   }
   return std::find(listed.begin(), listed.end(), *origin) != listed.end() ||
          std::find(listed.begin(), listed.end(), "*") != listed.end();
+}
+
+// A page of an origin that nobody listed may only send what makes the browser ask first.
+bool Endpoint::content_type_accepted(const http::Request& request) const {
+  const std::vector<std::string>& listed = options_.config->cors_origins;
+  if (!request.headers.contains("Origin") || (!listed.empty() && origin_accepted(request))) {
+    return true;
+  }
+  std::string_view type = request.headers.get("Content-Type");
+  type = type.substr(0, type.find_first_of("; "));
+  return http::equals_ignoring_case(type, "application/json");
 }
 
 http::Headers Endpoint::answer_headers(const http::Request& request) const {
@@ -156,76 +169,6 @@ http::Response Endpoint::models(const std::string& path) const {
   return http::error_response(
       not_found("the model '" + path.substr(kList.size() + 1) + "' does not exist"), "model",
       "model_not_found");
-}
-
-// vLLM's form {prompt | messages} and llama.cpp's {content} are both read and both answered.
-http::Response Endpoint::tokenize(const std::string& body) const {
-  const Parsed<boost::json::value> json = parse_body(body);
-  if (!json.ok()) {
-    return fault_response(json.fault);
-  }
-  const boost::json::object& object = json.value.get_object();
-  std::vector<TokenId> ids;
-  if (object.contains("messages")) {
-    Parsed<ApiRequest> request = parse_chat(object, options_.model);
-    if (!request.ok()) {
-      return fault_response(request.fault);
-    }
-    const auto now =
-        std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
-    Result<std::vector<TokenId>> tokens = chat_.tokens(request.value, now);
-    if (!tokens.ok()) {
-      return fault_response({tokens.status(), "messages", ""});
-    }
-    ids = std::move(tokens).value();
-  } else {
-    const bool llama_form = object.contains("content");
-    const char* name = llama_form ? "content" : "prompt";
-    const boost::json::value* text = object.if_contains(name);
-    if (text == nullptr || !text->is_string()) {
-      return fault_response(
-          {invalid_argument("'prompt' (or 'content') must be a string"), "prompt", ""});
-    }
-    const auto flag = [&object](const char* key, bool fallback) {
-      const boost::json::value* value = object.if_contains(key);
-      return value != nullptr && value->is_bool() ? value->get_bool() : fallback;
-    };
-    const tokenizer::Tokenizer& vocab = *options_.model.tokenizer;
-    const bool special = llama_form ? flag("add_special", false) : flag("add_special_tokens", true);
-    ids = vocab.encode(
-        std::string_view(text->get_string()),
-        {.add_bos = special && vocab.adds_bos(), .parse_special = flag("parse_special", true)});
-  }
-  std::string out = "{\"tokens\":";
-  append_ids(out, ids);
-  out += ",\"count\":" + std::to_string(ids.size()) +
-         ",\"max_model_len\":" + std::to_string(loop_.health().max_context) + "}";
-  return http::json_response(200, std::move(out));
-}
-
-http::Response Endpoint::detokenize(const std::string& body) const {
-  const Parsed<boost::json::value> json = parse_body(body);
-  if (!json.ok()) {
-    return fault_response(json.fault);
-  }
-  const boost::json::value* tokens = json.value.get_object().if_contains("tokens");
-  const auto vocab = static_cast<int64_t>(options_.model.tokenizer->vocab_size());
-  std::vector<TokenId> ids;
-  bool valid = tokens != nullptr && tokens->is_array();
-  if (valid) {
-    for (const boost::json::value& id : tokens->get_array()) {
-      valid = valid && id.is_int64() && id.get_int64() >= 0 && id.get_int64() < vocab;
-      ids.push_back(valid ? static_cast<TokenId>(id.get_int64()) : 0);
-    }
-  }
-  if (!valid) {
-    return fault_response({invalid_argument("'tokens' must be a list of token ids from 0 to " +
-                                            std::to_string(vocab - 1)),
-                           "tokens", ""});
-  }
-  std::string text;
-  http::append_json_string(text, options_.model.tokenizer->decode(ids, {.skip_special = false}));
-  return http::json_response(200, "{\"prompt\":" + text + ",\"content\":" + text + "}");
 }
 
 // ---------------------------------------------------------------- completions
@@ -318,7 +261,9 @@ void Endpoint::complete(const http::Request& request, http::Headers headers,
       responder->on_close([this, id] { (void)loop_.post(ClientGone{id}); });
       return;
     }
-    refused = http::error_response(resource_exhausted("too many requests arrive at once"));
+    refused = http::error_response(loop_.health().draining
+                                       ? unavailable("the router is shutting down")
+                                       : resource_exhausted("too many requests arrive at once"));
   }
   for (const auto& [name, value] : headers) {
     refused.headers.set(name, value);
@@ -339,8 +284,9 @@ void Endpoint::handle(http::Request request,
   if (request.method == "OPTIONS") {
     http::Response allowed = http::text_response(204, "");
     allowed.headers.set("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-    allowed.headers.set("Access-Control-Allow-Headers",
-                        "Authorization, Content-Type, x-request-id");
+    // The wildcard does not cover Authorization.
+    allowed.headers.set("Access-Control-Allow-Headers", "Authorization, Content-Type, *");
+    allowed.headers.set("Access-Control-Max-Age", "600");
     answer(std::move(allowed));
     return;
   }
@@ -355,22 +301,22 @@ void Endpoint::handle(http::Request request,
   if (one_of(path, {kCompletions, kChat, "/tokenize", "/detokenize"})) {
     if (request.method != "POST") {
       answer(wrong_method("POST"));
-    } else if (!origin_accepted(request) &&
-               !request.headers.get("Content-Type").starts_with("application/json")) {
+    } else if (!content_type_accepted(request)) {
       http::ApiError error = http::to_api_error(invalid_argument(
           "a request from another origin must have the content type application/json"));
       error.http_status = 415;
       answer(http::error_response(error));
     } else if (path == "/tokenize") {
-      answer(tokenize(request.body));
+      answer(tokenize(request.body, options_.model, chat_, loop_.health().max_context));
     } else if (path == "/detokenize") {
-      answer(detokenize(request.body));
+      answer(detokenize(request.body, *options_.model.tokenizer));
     } else {
       complete(request, headers, responder);
     }
     return;
   }
-  const bool known = open || one_of(path, {"/metrics", "/v1/models", "/baton/status"}) ||
+  const bool known = open ||
+                     one_of(path, {"/metrics", "/v1/models", "/tokenizer_info", "/baton/status"}) ||
                      path.starts_with("/v1/models/");
   if (!known) {
     answer(not_found_path(path));
@@ -381,9 +327,11 @@ void Endpoint::handle(http::Request request,
     response.headers.set("Content-Type", std::string(metrics::Registry::kContentType));
     answer(std::move(response));
   } else if (path == "/baton/status") {
-    if (!loop_.post(StatusAsked{responder})) {
+    if (!loop_.post(StatusAsked{headers, responder})) {
       answer(http::error_response(unavailable("the router is busy")));
     }
+  } else if (path == "/tokenizer_info") {
+    answer(tokenizer_info(*options_.model.tokenizer));
   } else if (path.starts_with("/v1/models")) {
     answer(models(path));
   } else {

@@ -29,18 +29,17 @@ class Endpoint {
   Endpoint(Options options, const ChatPrompt& chat, RouterLoop& loop,
            const metrics::Registry& registry, const Clock& clock, Random& random);
 
+  // What every answer to this request carries: its id, CORS.
+  http::Headers answer_headers(const http::Request& request) const;
   void handle(http::Request request, const std::shared_ptr<http::Responder>& responder) const;
 
  private:
   using Answer = http::Response;
-  // What every answer to this request carries.
-  http::Headers answer_headers(const http::Request& request) const;
   bool key_accepted(const http::Request& request) const;
   bool origin_accepted(const http::Request& request) const;
+  bool content_type_accepted(const http::Request& request) const;
   Answer probe(const std::string& path) const;
   Answer models(const std::string& path) const;
-  Answer tokenize(const std::string& body) const;
-  Answer detokenize(const std::string& body) const;
   void complete(const http::Request& request, http::Headers headers,
                 const std::shared_ptr<http::Responder>& responder) const;
   ApiFault read_request(const http::Request& request, ApiRequest& out) const;

@@ -17,10 +17,6 @@ void append_ms(std::string& out, std::string_view name, double ms) {
   out += text;
 }
 
-std::string_view finished_reason(wire::FinishReason finish) {
-  return finish == wire::FinishReason::kLength ? "length" : "stop";
-}
-
 }  // namespace
 
 RouterMetrics::RouterMetrics(metrics::Registry& r)
@@ -39,6 +35,10 @@ RouterMetrics::RouterMetrics(metrics::Registry& r)
       predicted_error(r.histogram(MetricId::kPredictedTtftErrorRatio)),
       prompt_tokens(r.counter(MetricId::kPromptTokens)),
       generation_tokens(r.counter(MetricId::kGenerationTokens)),
+      ended_stop(r.counter(MetricId::kRequestSuccess, {"stop"})),
+      ended_length(r.counter(MetricId::kRequestSuccess, {"length"})),
+      ended_error(r.counter(MetricId::kRequestSuccess, {"error"})),
+      ended_abort(r.counter(MetricId::kRequestSuccess, {"abort"})),
       running(r.gauge(MetricId::kRequestsRunning)),
       waiting(r.gauge(MetricId::kRequestsWaiting)) {}
 
@@ -87,10 +87,12 @@ void Exchange::deliver(const ChoiceDelta& delta, size_t prompt_index, TimePoint 
   const size_t index =
       prompt_index * static_cast<size_t>(request.n) + static_cast<size_t>(delta.choice);
   ChoiceRecord& record = choices_[index];
-  observe_token(record, now);
+  if (!delta.ids.empty()) {
+    observe_token(record, now);
+  }
   if (delta.finish != wire::FinishReason::kNone) {
-    record.finished = true;
-    metrics_.registry.counter(MetricId::kRequestSuccess, {finished_reason(delta.finish)}).add();
+    const bool length = delta.finish == wire::FinishReason::kLength;
+    (length ? metrics_.ended_length : metrics_.ended_stop).add();
   }
   if (!request.stream) {
     ResponseFormat::WholeChoice& whole = record.whole;
@@ -191,7 +193,7 @@ void Exchange::fail(const Status& why, uint32_t retry_after_ms) {
   if (std::exchange(over_, true)) {
     return;
   }
-  metrics_.registry.counter(MetricId::kRequestSuccess, {"error"}).add();
+  metrics_.ended_error.add();
   http::ApiError error = http::to_api_error(why);
   if (stream_begun_) {
     options_.responder->write(ResponseFormat::error_event(http::error_json(error)));
@@ -205,6 +207,12 @@ void Exchange::fail(const Status& why, uint32_t retry_after_ms) {
     response.headers.set(name, value);
   }
   options_.responder->send(std::move(response));
+}
+
+void Exchange::abandon() {
+  if (!std::exchange(over_, true)) {
+    metrics_.ended_abort.add();
+  }
 }
 
 }  // namespace baton::router

@@ -22,6 +22,7 @@ struct RouterMetrics {
   metrics::Histogram ttft, itl, tpot, latency, queue_time, prefill_time, decode_time;
   metrics::Histogram otel_ttft, otel_tpot, otel_duration, second_gap, predicted_error;
   metrics::Counter prompt_tokens, generation_tokens;
+  metrics::Counter ended_stop, ended_length, ended_error, ended_abort;
   metrics::Gauge running, waiting;
 };
 
@@ -37,6 +38,8 @@ class Exchange {
     TimePoint arrived{};
   };
   Exchange(Options options, const tokenizer::Tokenizer& tokenizer, RouterMetrics& metrics);
+  Exchange(const Exchange&) = delete;  // the format refers to the request inside
+  Exchange& operator=(const Exchange&) = delete;
 
   uint64_t id() const { return options_.id; }
   const ApiRequest& request() const { return options_.request; }
@@ -52,13 +55,14 @@ class Exchange {
   void finish(TimePoint now, const wire::RunTimings& timings, const std::string& decode_worker);
   // Ends with an error: a status and JSON, or an error event in a stream that has begun.
   void fail(const Status& why, uint32_t retry_after_ms);
+  // The client went away: nothing more is written.
+  void abandon();
 
  private:
   struct ChoiceRecord {
     ResponseFormat::WholeChoice whole;
     TimePoint last_token{};
     int tokens = 0;
-    bool finished = false;
   };
   void observe_token(ChoiceRecord& record, TimePoint now);
   void observe_end(TimePoint now, const wire::RunTimings& timings);

@@ -90,6 +90,11 @@ Status run(const config::Startup& startup, int stop_fd) {
   options.header_timeout = config.router.header_timeout;
   options.idle_timeout = config.router.idle_timeout;
   options.address_hint = "--port or router.listen";
+  options.decorate = [&endpoint](const http::Request& request, http::Headers& headers) {
+    for (const auto& [name, value] : endpoint.answer_headers(request)) {
+      headers.set(name, value);
+    }
+  };
   BATON_ASSIGN_OR_RETURN(
       server, http::Server::start(
                   config.router.listen, options,

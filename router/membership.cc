@@ -57,6 +57,11 @@ std::string Membership::add(const std::string& peer, const wire::WorkerInfo& inf
   if (info.role == wire::Role::kRouter || info.name.empty()) {
     return "a worker needs a name and the role prefill or decode";
   }
+  constexpr uint32_t kLargestBlock = 1 << 16;
+  if (info.incarnation.value == 0 || info.block_tokens == 0 || info.block_tokens > kLargestBlock ||
+      info.max_context == 0) {
+    return "a worker needs an incarnation, a block size and a context";
+  }
   std::vector<Incarnation> replaced;
   for (const auto& [id, other] : workers_) {
     if (id == info.incarnation) {

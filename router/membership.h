@@ -22,6 +22,7 @@ class PrefixView {
   void apply(const wire::Heartbeat& heartbeat);
   // How many leading blocks of the chain are held.
   int leading(const std::vector<U128>& chain) const;
+  bool empty() const { return blocks_.empty(); }
 
  private:
   static constexpr size_t kLimit = 1 << 20;

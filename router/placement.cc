@@ -14,22 +14,19 @@ double rate(const WorkerState& worker) {
 }
 
 int hit_tokens(const WorkerState& worker, const PlacementRequest& request) {
-  if (static_cast<int>(worker.info.block_tokens) != request.chain_block_tokens) {
-    return 0;  // its hashes are of other blocks
+  for (const PrefixChain& chain : request.chains) {
+    if (static_cast<int>(worker.info.block_tokens) == chain.block_tokens) {
+      const int hit = worker.prefixes.leading(chain.hashes) * chain.block_tokens;
+      return std::min(hit, static_cast<int>(request.tokens.size()) - 1);
+    }
   }
-  const int hit = worker.prefixes.leading(request.chain) * request.chain_block_tokens;
-  return std::min(hit, static_cast<int>(request.tokens.size()) - 1);
+  return 0;
 }
 
 double queue_ms(const WorkerState& worker) {
   const double tokens = std::max<double>(worker.load.waiting_tokens,
                                          static_cast<double>(worker.assigned_prompt_tokens));
   return tokens / rate(worker) * 1e3;
-}
-
-double prefill_ms(const WorkerState& worker, const PlacementRequest& request) {
-  const int uncached = static_cast<int>(request.tokens.size()) - hit_tokens(worker, request);
-  return queue_ms(worker) + uncached / rate(worker) * 1e3;
 }
 
 // Waiting for blocks, and the growth of every step by the streams that are there.
@@ -43,22 +40,52 @@ double decode_ms(const WorkerState& worker, const PlacementRequest& request) {
   return (wanted > free ? kNoBlocksPenaltyMs : 0.0) + running * step * 0.1;
 }
 
-double transfer_tail_ms(const WorkerState& prefill, const WorkerState& decode,
-                        const PlacementRequest& request, double compute_ms) {
+// A worker and what the request would cost there, computed once.
+struct Candidate {
+  WorkerState* worker = nullptr;
+  int uncached = 0;
+  double prefill_ms = 0;
+  double decode_ms = 0;
+  double cost = 0;
+};
+
+std::vector<Candidate> candidates(const std::vector<WorkerState*>& workers,
+                                  const PlacementRequest& request) {
+  std::vector<Candidate> out;
+  out.reserve(workers.size());
+  for (WorkerState* worker : workers) {
+    Candidate candidate;
+    candidate.worker = worker;
+    candidate.uncached = static_cast<int>(request.tokens.size()) - hit_tokens(*worker, request);
+    candidate.prefill_ms = queue_ms(*worker) + candidate.uncached / rate(*worker) * 1e3;
+    candidate.decode_ms = decode_ms(*worker, request);
+    out.push_back(candidate);
+  }
+  return out;
+}
+
+double transfer_tail_ms(const WorkerState& prefill, const Candidate& decode, double compute_ms) {
   const double bandwidth =
       prefill.load.transfer_bytes_per_s > 0 ? prefill.load.transfer_bytes_per_s : kAssumedBandwidth;
-  const int fresh = static_cast<int>(request.tokens.size()) - hit_tokens(decode, request);
-  const double total =
-      std::max(0, fresh) * static_cast<double>(decode.info.kv_bytes_per_token) / bandwidth * 1e3;
+  const double total = std::max(0, decode.uncached) *
+                       static_cast<double>(decode.worker->info.kv_bytes_per_token) / bandwidth *
+                       1e3;
   return std::max(total - compute_ms, total * 0.02);
 }
 
 // Best first; ties keep the order of names.
 template <typename Cost>
-void sort_by_cost(std::vector<WorkerState*>& workers, const Cost& cost) {
-  std::stable_sort(
-      workers.begin(), workers.end(),
-      [&cost](const WorkerState* a, const WorkerState* b) { return cost(*a) < cost(*b); });
+void sort_by_cost(std::vector<Candidate>& workers, const Cost& cost) {
+  for (Candidate& worker : workers) {
+    worker.cost = cost(worker);
+  }
+  std::stable_sort(workers.begin(), workers.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+}
+
+const Candidate& cheapest_prefill(std::vector<Candidate>& workers) {
+  sort_by_cost(workers, [](const Candidate& worker) { return worker.prefill_ms; });
+  return workers[0];
 }
 
 }  // namespace
@@ -74,46 +101,51 @@ Result<Placement> PlacementPolicy::place(const PlacementRequest& request,
   if (may_remote && !may_local && prefills.empty()) {
     return unavailable("no prefill worker is ready");
   }
+  std::vector<Candidate> receivers = candidates(decodes, request);
+  sort_by_cost(receivers,
+               [](const Candidate& worker) { return worker.prefill_ms + worker.decode_ms; });
+  const Candidate local_best = receivers[0];
   Placement local;
   local.local = true;
   local.decision = "local";
-  local.decodes = decodes;
-  sort_by_cost(local.decodes, [&](const WorkerState& worker) {
-    return prefill_ms(worker, request) + decode_ms(worker, request);
-  });
-  const WorkerState& local_best = *local.decodes[0];
-  local.predicted_ttft_ms = prefill_ms(local_best, request);
+  local.decodes = {local_best.worker};
+  local.predicted_ttft_ms = local_best.prefill_ms;
   if (!may_remote || prefills.empty()) {
     local.reason = request.needs_local ? "moved" : !may_remote ? "always" : "no_prefill_worker";
     return local;
   }
 
+  std::vector<Candidate> senders = candidates(prefills, request);
+  const Candidate& sender = cheapest_prefill(senders);
+  sort_by_cost(receivers, [&sender](const Candidate& worker) {
+    return transfer_tail_ms(*sender.worker, worker, sender.prefill_ms) + worker.decode_ms;
+  });
   Placement remote;
   remote.decision = "remote";
-  remote.decodes = decodes;
-  std::vector<WorkerState*> ranked = prefills;
-  sort_by_cost(ranked, [&](const WorkerState& worker) { return prefill_ms(worker, request); });
-  remote.prefill = ranked[0];
-  const double compute_ms = prefill_ms(*remote.prefill, request);
-  sort_by_cost(remote.decodes, [&](const WorkerState& worker) {
-    return transfer_tail_ms(*remote.prefill, worker, request, compute_ms) +
-           decode_ms(worker, request);
-  });
-  remote.predicted_ttft_ms = compute_ms;
+  remote.prefill = sender.worker;
+  remote.predicted_ttft_ms = sender.prefill_ms;
+  for (size_t i = 0; i < receivers.size() && i < kMaxDecodes; ++i) {
+    remote.decodes.push_back(receivers[i].worker);
+  }
   if (!may_local) {
     remote.reason = "never";
     return remote;
   }
-  const int uncached = static_cast<int>(request.tokens.size()) - hit_tokens(local_best, request);
-  if (uncached <= kShortPrompt) {
-    local.reason = hit_tokens(local_best, request) > 0 ? "prefix_on_decode" : "short_prompt";
+  if (local_best.uncached <= kShortPrompt) {
+    if (queue_ms(*local_best.worker) > queue_ms(*sender.worker) + kShortPromptQueueMs) {
+      remote.reason = "decode_queue";
+      return remote;
+    }
+    const bool hit = local_best.uncached < static_cast<int>(request.tokens.size());
+    local.reason = hit ? "prefix_on_decode" : "short_prompt";
     return local;
   }
   // A long prompt's chunks slow every stream of the decode worker down, so it goes there only when
   // nobody streams and its time to the second token is shorter.
   const double remote_total =
-      compute_ms + transfer_tail_ms(*remote.prefill, *remote.decodes[0], request, compute_ms);
-  const bool undisturbed = local_best.load.running == 0 && local_best.assigned_choices == 0;
+      sender.prefill_ms + transfer_tail_ms(*sender.worker, receivers[0], sender.prefill_ms);
+  const bool undisturbed =
+      local_best.worker->load.running == 0 && local_best.worker->assigned_choices == 0;
   if (undisturbed && local.predicted_ttft_ms < remote_total) {
     local.reason = "faster";
     return local;

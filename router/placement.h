@@ -7,7 +7,8 @@
 //                  compute does not hide, then waiting for blocks on D
 //   local on D:    queue(D) + (n - hit(D)) / rate(D), and what its chunks cost the streams of D
 //
-// Prefix hits are hints of the heartbeats. Rates that are not measured yet count as kAssumedRate.
+// Prefix hits are hints of the heartbeats. Rates that are not measured yet count as
+// 1,000 tokens a second.
 
 #include <cstdint>
 #include <span>
@@ -20,19 +21,24 @@
 
 namespace baton::router {
 
+// Block hashes of a prompt at one block size.
+struct PrefixChain {
+  int block_tokens = 32;
+  std::vector<U128> hashes;
+};
+
 struct PlacementRequest {
   std::span<const TokenId> tokens;  // whose KV is needed: prompt and earlier output
   int choices = 1;
-  int max_new_tokens = 0;    // per choice; 0 unknown
-  bool needs_local = false;  // a moved request with several choices
-  std::vector<U128> chain;   // block hashes of `tokens` at kChainBlock tokens
-  int chain_block_tokens = 32;
+  int max_new_tokens = 0;           // per choice; 0 unknown
+  bool needs_local = false;         // a moved request with several choices
+  std::vector<PrefixChain> chains;  // of `tokens`, at each block size that workers have
 };
 
 struct Placement {
   bool local = false;
   WorkerState* prefill = nullptr;     // null when local
-  std::vector<WorkerState*> decodes;  // best first; with local only the first counts
+  std::vector<WorkerState*> decodes;  // best first, at most kMaxDecodes; local: one
   std::string_view decision;          // "remote" or "local", for the metric
   std::string_view reason;
   double predicted_ttft_ms = 0;
@@ -40,6 +46,9 @@ struct Placement {
 
 class PlacementPolicy {
  public:
+  // The best decode worker and its fall-backs.
+  static constexpr size_t kMaxDecodes = 4;
+
   explicit PlacementPolicy(config::LocalPrefill mode) : mode_(mode) {}
 
   // unavailable, naming what is missing, when no worker can take the request.
@@ -50,6 +59,8 @@ class PlacementPolicy {
  private:
   // A prompt of so few uncached tokens costs the streams of a decode worker less than one step.
   static constexpr int kShortPrompt = 64;
+  // It still goes to a prefill worker when it would wait so much longer on the decode worker.
+  static constexpr double kShortPromptQueueMs = 100;
 
   config::LocalPrefill mode_;
 };

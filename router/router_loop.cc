@@ -16,6 +16,7 @@ namespace {
 
 constexpr Duration kTick = 50ms;
 constexpr size_t kCommandQueue = 8192;
+constexpr int kMessagesATurn = 4096;
 
 // The first signal drains; from then on a second one has its usual effect and ends the process.
 bool take_stop_signal(int fd) {
@@ -90,19 +91,22 @@ void RouterLoop::take_commands() {
     } else if (const auto* gone = std::get_if<ClientGone>(&*command)) {
       client_gone(gone->exchange);
     } else if (const auto* asked = std::get_if<StatusAsked>(&*command)) {
-      answer_status(*asked->responder);
+      answer_status(*asked);
     }
   }
+}
+
+// The loop ends: what still comes is answered, not left waiting.
+void RouterLoop::refuse_commands() {
+  commands_.close();
+  take_commands();
 }
 
 Status RouterLoop::admit(const ApiRequest& request) {
   if (health_.draining) {
     return unavailable("the router is shutting down");
   }
-  int64_t waiting = 0;
-  for (const auto& [id, run] : runs_) {
-    waiting += run->prefilled ? 0 : 1;
-  }
+  const int64_t waiting = waiting_runs_;
   if (waiting + static_cast<int64_t>(request.prompts.size()) > config_.router.max_waiting) {
     return resource_exhausted(std::to_string(waiting) + " requests are waiting, the limit is " +
                               std::to_string(config_.router.max_waiting));
@@ -152,9 +156,14 @@ void RouterLoop::begin(NewExchange command) {
   }
 }
 
-void RouterLoop::client_gone(uint64_t exchange) { drop_exchange(exchange, "client"); }
+void RouterLoop::client_gone(uint64_t id) {
+  if (Exchange* exchange = find_exchange(id)) {
+    exchange->abandon();
+    drop_exchange(id, "client");
+  }
+}
 
-void RouterLoop::answer_status(http::Responder& responder) const {
+void RouterLoop::answer_status(const StatusAsked& asked) const {
   std::string workers;
   std::string links;
   for (const auto& [id, worker] : workers_.all()) {
@@ -185,20 +194,29 @@ void RouterLoop::answer_status(http::Responder& responder) const {
       links += '}';
     }
   }
-  responder.send(
-      http::json_response(200, "{\"workers\":[" + workers + "],\"links\":[" + links + "]}"));
+  http::Response response =
+      http::json_response(200, "{\"workers\":[" + workers + "],\"links\":[" + links + "]}");
+  for (const auto& [name, value] : asked.headers) {
+    response.headers.set(name, value);
+  }
+  asked.responder->send(std::move(response));
 }
 
 // ---------------------------------------------------------------- workers' messages
 
-void RouterLoop::receive() {
-  while (std::optional<wire::Received> received = listener_.receive()) {
+bool RouterLoop::receive() {
+  for (int taken = 0; taken < kMessagesATurn; ++taken) {
+    std::optional<wire::Received> received = listener_.receive();
+    if (!received) {
+      return true;
+    }
     if (!received->message.ok()) {
       log_warn("message dropped", {{"error", received->message.status().message()}});
       continue;
     }
     on_message(received->peer, std::move(received->message).value());
   }
+  return false;
 }
 
 void RouterLoop::on_message(const std::string& peer, wire::Message message) {
@@ -206,8 +224,7 @@ void RouterLoop::on_message(const std::string& peer, wire::Message message) {
     on_tokens(std::move(*tokens));
   } else if (auto* heartbeat = std::get_if<wire::Heartbeat>(&message)) {
     if (!workers_.heard(peer, std::move(*heartbeat), clock_.now())) {
-      // It believes to be registered with a router that knows nothing of it: a new incarnation
-      // makes it register again.
+      // It believes to be registered, but was given up here: after a refusal it registers again.
       (void)listener_.send(peer, wire::Welcome{options_.incarnation, false, "register again"}).ok();
     }
   } else if (const auto* registered = std::get_if<wire::Register>(&message)) {
@@ -230,13 +247,14 @@ void RouterLoop::on_register(const std::string& peer, const wire::Register& mess
 
 void RouterLoop::on_tokens(wire::Tokens tokens) {
   RouterRun* run = find_run(tokens.key.request);
-  if (run == nullptr) {
-    return;  // ended here already
+  if (run == nullptr || tokens.key.attempt != run->key().attempt || tokens.key.leg < run->leg) {
+    cancel_sender(tokens);  // it ended here, or this attempt or leg was given up
+    return;
   }
-  if (tokens.key.attempt != run->key().attempt || tokens.key.leg < run->leg) {
-    return;  // of an attempt or leg that was given up
+  if (tokens.key.leg > run->leg && tokens.key.leg < run->decodes.size()) {
+    run->leg = tokens.key.leg;
+    assign_decode(*run, run->decodes[run->leg]);
   }
-  run->leg = tokens.key.leg;
   if (!run->local && run->leg < run->decodes.size() && tokens.from == run->decodes[run->leg]) {
     run->handed_over = true;
   }
@@ -244,6 +262,16 @@ void RouterLoop::on_tokens(wire::Tokens tokens) {
     merge_timings(*run, *tokens.timings);
   }
   take_tokens(*run, tokens);
+}
+
+// The sender works on what nobody reads any more. Prefill workers are left out: theirs is at most
+// one token, and the run may have moved on from there.
+void RouterLoop::cancel_sender(const wire::Tokens& tokens) {
+  const WorkerState* sender = workers_.find(tokens.from);
+  if (sender != nullptr && sender->info.role == wire::Role::kDecode &&
+      tokens.finish == wire::FinishReason::kNone) {
+    send(tokens.from, wire::Cancel{tokens.key.request, tokens.key.attempt, "superseded"});
+  }
 }
 
 void RouterLoop::merge_timings(RouterRun& run, const wire::RunTimings& timings) {
@@ -288,11 +316,15 @@ void RouterLoop::take_tokens(RouterRun& run, const wire::Tokens& tokens) {
         choice.push(tokens.ids[i], i < tokens.logprobs.size() ? &tokens.logprobs[i] : nullptr,
                     last ? tokens.finish : wire::FinishReason::kNone),
         run.prompt_index, now);
+    run.ended_here |= choice.finished() && !(last && tokens.finish != wire::FinishReason::kNone);
+  }
+  if (!choice.finished() && tokens.finish != wire::FinishReason::kNone) {
+    exchange->deliver(choice.end(tokens.finish), run.prompt_index, now);  // only repeated
   }
   if (run.finished()) {
     end_run(run);
   } else if (!exchange->client_alive()) {
-    drop_exchange(run.exchange, "client");
+    client_gone(run.exchange);
   }
 }
 
@@ -303,12 +335,13 @@ void RouterLoop::on_leg(const wire::LegChanged& changed) {
     log_info("run goes to the next decode worker", {{"reason", changed.reason}});
     run->leg = changed.key.leg;
     run->handed_over = false;
+    assign_decode(*run, run->decodes[run->leg]);
   }
 }
 
 void RouterLoop::on_failed(const wire::RunFailed& failed) {
   RouterRun* run = find_run(failed.key.request);
-  if (run == nullptr || failed.key.attempt != run->key().attempt) {
+  if (run == nullptr || failed.key.attempt != run->key().attempt || failed.key.leg < run->leg) {
     return;
   }
   const Status why(failed.code, failed.message);
@@ -342,18 +375,20 @@ void RouterLoop::tick(TimePoint now) {
   health_.ready = !workers_.ready(wire::Role::kDecode).empty() &&
                   (!prefill_needed || !workers_.ready(wire::Role::kPrefill).empty());
   health_.max_context = workers_.max_context();
-  int64_t waiting = 0;
   std::vector<uint64_t> late;
-  for (const auto& [id, run] : runs_) {
-    waiting += run->prefilled ? 0 : 1;
-  }
+  std::vector<uint64_t> gone;  // whose ClientGone found the queue full
   for (const auto& [id, exchange] : exchanges_) {
-    if (now - exchange->arrived() > config_.router.request_timeout) {
+    if (!exchange->client_alive()) {
+      gone.push_back(id);
+    } else if (now - exchange->arrived() > config_.router.request_timeout) {
       late.push_back(id);
     }
   }
-  metrics_.waiting.set(static_cast<double>(waiting));
-  metrics_.running.set(static_cast<double>(runs_.size()) - static_cast<double>(waiting));
+  metrics_.waiting.set(static_cast<double>(waiting_runs_));
+  metrics_.running.set(static_cast<double>(runs_.size()) - static_cast<double>(waiting_runs_));
+  for (const uint64_t id : gone) {
+    client_gone(id);
+  }
   for (const uint64_t id : late) {
     fail_exchange(id, deadline_exceeded("the request took longer than router.request_timeout"));
   }
@@ -381,7 +416,7 @@ bool RouterLoop::drained(TimePoint now) {
   return exchanges_.empty();
 }
 
-void RouterLoop::wait() {
+void RouterLoop::wait(bool more) {
   std::vector<int> fds = workers_.process_fds();
   fds.resize(std::min<size_t>(fds.size(), 60));
   fds.push_back(listener_.poll_fd());
@@ -389,7 +424,7 @@ void RouterLoop::wait() {
   if (!health_.draining && options_.stop_fd >= 0) {
     fds.push_back(options_.stop_fd);
   }
-  wire::wait_readable(fds, next_tick_);
+  wire::wait_readable(fds, more ? TimePoint{} : next_tick_);
   uint64_t count = 0;
   (void)!read(wake_fd_, &count, sizeof(count));
 }
@@ -401,15 +436,16 @@ void RouterLoop::run() {
     health_.last_turn_ns = now.time_since_epoch().count();
     receive();
     take_commands();
-    receive();  // the descriptor is edge triggered: look again after every send
+    const bool more = !receive();  // edge triggered: look again after every send
     if (now >= next_tick_) {
       tick(now);
       next_tick_ = now + kTick;
     }
     if (drained(now)) {
+      refuse_commands();
       return;
     }
-    wait();
+    wait(more);
   }
 }
 

@@ -31,6 +31,7 @@ struct ClientGone {
   uint64_t exchange = 0;
 };
 struct StatusAsked {
+  http::Headers headers;  // of the answer
   std::shared_ptr<http::Responder> responder;
 };
 using Command = std::variant<NewExchange, ClientGone, StatusAsked>;
@@ -67,17 +68,19 @@ class RouterLoop {
  private:
   // Commands.
   void take_commands();
+  void refuse_commands();
   void begin(NewExchange command);
   Status admit(const ApiRequest& request);
   void client_gone(uint64_t exchange);
-  void answer_status(http::Responder& responder) const;
+  void answer_status(const StatusAsked& asked) const;
 
-  // Workers' messages.
-  void receive();
+  // Workers' messages. False when there may be more than one turn takes.
+  bool receive();
   void on_message(const std::string& peer, wire::Message message);
   void on_register(const std::string& peer, const wire::Register& message);
   void on_tokens(wire::Tokens tokens);
   void take_tokens(RouterRun& run, const wire::Tokens& tokens);
+  void cancel_sender(const wire::Tokens& tokens);
   void merge_timings(RouterRun& run, const wire::RunTimings& timings);
   void on_failed(const wire::RunFailed& failed);
   void on_leg(const wire::LegChanged& changed);
@@ -93,13 +96,14 @@ class RouterLoop {
   void end_run(RouterRun& run);
   void fail_exchange(uint64_t exchange, const Status& why, uint32_t retry_after_ms = 0);
   void drop_exchange(uint64_t exchange, std::string_view reason);
+  void assign_decode(RouterRun& run, Incarnation decode);
   Exchange* find_exchange(uint64_t id);
   RouterRun* find_run(RequestId id);
   void send(Incarnation worker, const wire::Message& message);
 
   void tick(TimePoint now);
   bool drained(TimePoint now);
-  void wait();
+  void wait(bool more);
 
   static constexpr int kMaxAttempts = 3;
 
@@ -117,6 +121,7 @@ class RouterLoop {
   std::unordered_map<uint64_t, std::unique_ptr<Exchange>> exchanges_;
   std::unordered_map<uint64_t, std::vector<RequestId>> exchange_runs_;  // not ended
   std::unordered_map<RequestId, std::unique_ptr<RouterRun>> runs_;
+  int64_t waiting_runs_ = 0;  // of them, those whose prefill is not over
   std::atomic<uint64_t> next_exchange_{0};
   TimePoint next_tick_{};
   TimePoint drain_until_ = TimePoint::max();

@@ -23,8 +23,12 @@ struct RouterRun {
   std::vector<Incarnation> decodes;  // index = leg
   std::vector<std::string> decode_names;
   uint8_t leg = 0;
-  bool prefilled = false;       // its first token of this attempt was seen
-  int64_t assigned_tokens = 0;  // counted at the prefilling worker until then
+  // Its load on the workers, as this router counts it: tokens at the prefilling worker until the
+  // first token of this attempt, choices at the decode worker until the attempt ends.
+  bool prefilled = true;
+  int64_t assigned_tokens = 0;
+  Incarnation assigned_decode;
+  bool ended_here = false;  // a stop string ended a choice: the workers do not know
   wire::RunTimings timings;
 
   const RunKey& key() const { return body.key; }

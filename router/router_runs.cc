@@ -19,6 +19,29 @@ std::vector<TokenId> known_tokens(const wire::RunBody& body) {
   return tokens;
 }
 
+// The block hashes of `tokens` at every block size that a worker has. All workers have the same
+// model and numerics (Membership).
+std::vector<PrefixChain> chains(std::span<const TokenId> tokens, std::string_view salt,
+                                const std::vector<WorkerState*>& prefills,
+                                const std::vector<WorkerState*>& decodes) {
+  std::vector<PrefixChain> out;
+  for (const auto* workers : {&prefills, &decodes}) {
+    for (const WorkerState* worker : *workers) {
+      const auto block = static_cast<int>(worker->info.block_tokens);
+      const bool known = std::any_of(out.begin(), out.end(), [block](const PrefixChain& chain) {
+        return chain.block_tokens == block;
+      });
+      if (known || worker->prefixes.empty()) {
+        continue;
+      }
+      const U128 root = prefix_hash::root_hash(worker->info.model_hash, worker->info.numerics,
+                                               static_cast<int>(worker->info.segments), salt);
+      out.push_back({block, prefix_hash::chain(root, tokens, block)});
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Status RouterLoop::place(RouterRun& run) {
@@ -30,20 +53,15 @@ Status RouterLoop::place(RouterRun& run) {
   request.choices = static_cast<int>(run.choices.size());
   request.max_new_tokens = run.body.sampling.max_tokens;
   request.needs_local = run.choices.size() > 1 && run.emitted();
-  if (!decodes.empty()) {
-    const wire::WorkerInfo& any = decodes[0]->info;
-    request.chain_block_tokens = static_cast<int>(any.block_tokens);
-    request.chain = prefix_hash::chain(
-        prefix_hash::root_hash(any.model_hash, any.numerics, static_cast<int>(any.segments),
-                               run.body.cache_salt),
-        tokens, request.chain_block_tokens);
-  }
+  request.chains = chains(tokens, run.body.cache_salt, prefills, decodes);
   BATON_ASSIGN_OR_RETURN(const Placement placement, placement_.place(request, prefills, decodes));
   metrics_.registry
       .counter(metrics::MetricId::kRouterDecisions, {placement.decision, placement.reason})
       .add();
-  if (Exchange* exchange = find_exchange(run.exchange); exchange && !exchange->started()) {
-    exchange->set_predicted_ttft(placement.predicted_ttft_ms);
+  if (Exchange* exchange = find_exchange(run.exchange)) {
+    if (!exchange->started()) {
+      exchange->set_predicted_ttft(placement.predicted_ttft_ms);
+    }
     const Duration left = config_.router.request_timeout - (clock_.now() - exchange->arrived());
     run.body.deadline_ms = static_cast<uint32_t>(std::max(1.0, to_ms(left)));
   }
@@ -55,6 +73,7 @@ void RouterLoop::send_run(RouterRun& run, const Placement& placement) {
   run.local = placement.local;
   run.handed_over = false;
   run.prefilled = false;
+  ++waiting_runs_;
   run.leg = 0;
   run.body.key.leg = 0;
   run.decodes.clear();
@@ -63,15 +82,12 @@ void RouterLoop::send_run(RouterRun& run, const Placement& placement) {
   for (const WorkerState* decode : placement.decodes) {
     run.decodes.push_back(decode->id());
     run.decode_names.push_back(decode->info.name);
-    if (placement.local) {
-      break;
-    }
   }
   WorkerState& first = placement.local ? *placement.decodes[0] : *placement.prefill;
   run.prefill = placement.local ? Incarnation{} : first.id();
   run.assigned_tokens = static_cast<int64_t>(known_tokens(run.body).size());
   first.assigned_prompt_tokens += run.assigned_tokens;
-  placement.decodes[0]->assigned_choices += static_cast<int64_t>(run.choices.size());
+  assign_decode(run, run.decodes[0]);
   if (placement.local) {
     send(first.id(), wire::Run{run.body});
     return;
@@ -89,19 +105,28 @@ void RouterLoop::note_prefilled(RouterRun& run) {
   if (std::exchange(run.prefilled, true)) {
     return;
   }
+  --waiting_runs_;
   const Incarnation where = run.local ? run.decodes[0] : run.prefill;
   if (WorkerState* worker = workers_.find(where)) {
     worker->assigned_prompt_tokens -= run.assigned_tokens;
   }
 }
 
+// Counts the run's choices at another decode worker; at none for 0.
+void RouterLoop::assign_decode(RouterRun& run, Incarnation decode) {
+  const auto choices = static_cast<int64_t>(run.choices.size());
+  if (WorkerState* worker = workers_.find(run.assigned_decode)) {
+    worker->assigned_choices -= choices;
+  }
+  run.assigned_decode = decode;
+  if (WorkerState* worker = workers_.find(decode)) {
+    worker->assigned_choices += choices;
+  }
+}
+
 void RouterLoop::release_load(RouterRun& run) {
   note_prefilled(run);
-  if (!run.decodes.empty()) {
-    if (WorkerState* worker = workers_.find(run.decodes[0])) {
-      worker->assigned_choices -= static_cast<int64_t>(run.choices.size());
-    }
-  }
+  assign_decode(run, Incarnation{});
 }
 
 void RouterLoop::cancel_workers(const RouterRun& run, std::string_view reason) {
@@ -147,9 +172,9 @@ void RouterLoop::end_run(RouterRun& run) {
   const wire::RunTimings timings = run.timings;
   const std::string decode =
       run.leg < run.decode_names.size() ? run.decode_names[run.leg] : std::string();
-  // The workers know of ends by token; a stop string was only seen here, and a prefill worker may
-  // still hold what nobody needs.
-  cancel_workers(run, "stop");
+  if (run.ended_here) {
+    cancel_workers(run, "stop");
+  }
   release_load(run);
   const RequestId key = run.key().request;
   runs_.erase(key);

@@ -96,8 +96,8 @@ boost::json::value ChatPrompt::hide_special(const boost::json::value& value,
   if (value.is_object()) {
     boost::json::object out;
     for (const auto& field : value.get_object()) {
-      out[field.key()] =
-          field.key() == "role" ? field.value() : hide_special(field.value(), hidden);
+      const boost::json::value key = hide_special(boost::json::value(field.key()), hidden);
+      out[key.get_string()] = hide_special(field.value(), hidden);
     }
     return out;
   }
@@ -149,9 +149,11 @@ std::vector<TokenId> ChatPrompt::encode(std::string_view rendered,
       size_t number = 0;
       const char* digits = rest.data() + kMark.size();
       const auto parsed = std::from_chars(digits, rest.data() + rest.size(), number);
-      if (parsed.ec == std::errc() && number < hidden.size()) {
+      const auto end = static_cast<size_t>(parsed.ptr - rest.data());
+      if (parsed.ec == std::errc() && number < hidden.size() &&
+          rest.substr(end).starts_with(kMark)) {
         plain += hidden[number];
-        i += static_cast<size_t>(parsed.ptr - rest.data()) + kMark.size();
+        i += end + kMark.size();
       } else {
         i += kMark.size();  // the template cut a placeholder apart
       }
@@ -180,8 +182,9 @@ Result<std::vector<TokenId>> ChatPrompt::tokens(const ApiRequest& request,
   input.bos_token = text_of(tokenizer_->bos_id());
   input.eos_token = text_of(tokenizer_->eos_id());
   for (const auto& argument : request.template_arguments) {
-    BATON_ASSIGN_OR_RETURN(chat_template::Value value,
-                           chat_template::value_from_json(argument.value()));
+    const boost::json::value shown =
+        request.parse_special ? argument.value() : hide_special(argument.value(), hidden);
+    BATON_ASSIGN_OR_RETURN(chat_template::Value value, chat_template::value_from_json(shown));
     input.extra.emplace_back(std::string(argument.key()), std::move(value));
   }
   input.now = now;

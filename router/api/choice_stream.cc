@@ -36,4 +36,16 @@ ChoiceDelta ChoiceStream::push(TokenId id, const wire::TokenLogprob* logprob,
   return delta;
 }
 
+ChoiceDelta ChoiceStream::end(wire::FinishReason finish) {
+  ChoiceDelta delta;
+  delta.choice = choice_;
+  delta.first = ids_.empty();
+  const bool stops_count = static_cast<int>(ids_.size()) >= options_.min_tokens;
+  StopMatcher::Out out = stops_.feed(detokenizer_.finish(), stops_count);
+  delta.text = std::move(out.text) + stops_.finish();
+  finish_ = finish;
+  delta.finish = finish;
+  return delta;
+}
+
 }  // namespace baton::router

@@ -43,6 +43,10 @@ class ChoiceStream {
   // The next token; `finish` as the worker saw it. Precondition: not finished.
   ChoiceDelta push(TokenId id, const wire::TokenLogprob* logprob, wire::FinishReason finish);
 
+  // The end without another token: the worker repeats what was seen and says that it was the last.
+  // Precondition: not finished.
+  ChoiceDelta end(wire::FinishReason finish);
+
   const std::vector<TokenId>& ids() const { return ids_; }
   bool finished() const { return finish_ != wire::FinishReason::kNone; }
   wire::FinishReason finish() const { return finish_; }

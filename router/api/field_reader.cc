@@ -1,8 +1,8 @@
 #include "router/api/field_reader.h"
 
+#include <algorithm>
 #include <boost/json/value.hpp>
 #include <cmath>
-#include <limits>
 
 namespace baton::router {
 namespace {
@@ -66,7 +66,7 @@ void FieldReader::fail(std::string_view field, std::string message) {
 }
 
 const boost::json::value* FieldReader::raw(std::string_view name) {
-  seen_.emplace(name);
+  seen_.push_back(name);
   const boost::json::value* value = object_.if_contains(name);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
@@ -187,9 +187,7 @@ std::vector<int32_t> FieldReader::token_ids(std::string_view name, size_t max_it
 }
 
 void FieldReader::ignore(std::initializer_list<std::string_view> names) {
-  for (const std::string_view name : names) {
-    seen_.emplace(name);
-  }
+  seen_.insert(seen_.end(), names.begin(), names.end());
 }
 
 void FieldReader::refuse(std::string_view name, std::string_view why) {
@@ -198,10 +196,13 @@ void FieldReader::refuse(std::string_view name, std::string_view why) {
   }
 }
 
-std::vector<std::string> FieldReader::unknown() const {
+std::vector<std::string> FieldReader::unknown(size_t max_items) const {
   std::vector<std::string> names;
   for (const auto& field : object_) {
-    if (!seen_.contains(std::string(field.key()))) {
+    if (names.size() == max_items) {
+      break;
+    }
+    if (std::find(seen_.begin(), seen_.end(), std::string_view(field.key())) == seen_.end()) {
       names.emplace_back(field.key());
     }
   }

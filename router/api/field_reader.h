@@ -1,14 +1,13 @@
 #pragma once
 
 // Reads the fields of a JSON request by type and range. The first fault is kept with its field's
-// name, and every reader then returns nothing, so that callers read all fields and look once. null
-// counts as absent. A field that nobody read is unknown.
+// name, so that callers read all fields and look once; a reader of a wrong field returns nothing.
+// null counts as absent. A field that nobody read is unknown.
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include <boost/json/object.hpp>
@@ -19,6 +18,7 @@ namespace baton::router {
 
 class FieldReader {
  public:
+  // `object` and the names given to the readers (literals) outlive the reader.
   explicit FieldReader(const boost::json::object& object) : object_(object) {}
 
   // The raw value; null when absent or null.
@@ -33,17 +33,18 @@ class FieldReader {
 
   // Fields that are known and have no effect.
   void ignore(std::initializer_list<std::string_view> names);
-  // Anything but absent, null or `allowed` (a JSON literal's text) is refused as unsupported.
+  // Anything but absent or null is refused as unsupported.
   void refuse(std::string_view name, std::string_view why);
 
   void fail(std::string_view field, std::string message);
   const Status& status() const { return status_; }
   const std::string& param() const { return param_; }
-  std::vector<std::string> unknown() const;
+  // At most `max_items` of the names that nobody read.
+  std::vector<std::string> unknown(size_t max_items) const;
 
  private:
   const boost::json::object& object_;
-  std::unordered_set<std::string> seen_;
+  std::vector<std::string_view> seen_;
   Status status_;
   std::string param_;
 };

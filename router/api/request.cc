@@ -14,6 +14,9 @@ constexpr int kMaxDepth = 64;
 constexpr int kMaxChoices = 128;
 constexpr size_t kMaxPrompts = 256;
 constexpr size_t kMaxStops = 16;
+constexpr size_t kMaxStopBytes = 1024;
+constexpr size_t kMaxIgnored = 32;
+constexpr size_t kMaxSaltBytes = 1024;
 constexpr size_t kMaxBias = 1024;
 constexpr size_t kMaxStopIds = 1024;
 constexpr int64_t kMaxTokens = 1 << 30;
@@ -62,7 +65,10 @@ void read_sampling(FieldReader& fields, ApiRequest& request, const tokenizer::To
   real("temperature", 0, 2, s.temperature);
   real("top_p", 0, 1, s.top_p);
   real("min_p", 0, 1, s.min_p);
-  real("repetition_penalty", 0.01, 100, s.repetition_penalty);
+  real("repetition_penalty", 0, 100, s.repetition_penalty);
+  if (s.repetition_penalty <= 0) {
+    fields.fail("repetition_penalty", "'repetition_penalty' must be greater than 0");
+  }
   real("presence_penalty", -2, 2, s.presence_penalty);
   real("frequency_penalty", -2, 2, s.frequency_penalty);
   s.top_k = static_cast<int32_t>(fields.integer("top_k", -1, 1 << 30).value_or(0));
@@ -109,14 +115,20 @@ void read_common(FieldReader& fields, ApiRequest& request, const ServedModel& mo
                   [](const std::string& s) { return s.empty(); })) {
     fields.fail("stop", "'stop' must not hold an empty string");
   }
+  if (std::any_of(request.stop.begin(), request.stop.end(),
+                  [](const std::string& s) { return s.size() > kMaxStopBytes; })) {
+    fields.fail("stop",
+                "a string of 'stop' must have at most " + std::to_string(kMaxStopBytes) + " bytes");
+  }
   request.include_stop_text = fields.boolean("include_stop_str_in_output").value_or(false);
   request.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
   request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
   request.parse_special = fields.boolean("baton_parse_special").value_or(!request.chat);
   request.trace = fields.boolean("baton_trace").value_or(false);
   request.cache_salt = fields.text("cache_salt").value_or("");
-  if (request.cache_salt.size() > 1024) {
-    fields.fail("cache_salt", "'cache_salt' must have at most 1024 bytes");
+  if (request.cache_salt.size() > kMaxSaltBytes) {
+    fields.fail("cache_salt",
+                "'cache_salt' must have at most " + std::to_string(kMaxSaltBytes) + " bytes");
   }
   fields.ignore({"user", "metadata", "store", "service_tier", "safety_identifier",
                  "prompt_cache_key", "verbosity", "modalities", "spaces_between_special_tokens",
@@ -145,7 +157,7 @@ void read_common(FieldReader& fields, ApiRequest& request, const ServedModel& mo
 
 template <typename T>
 Parsed<T> finish(FieldReader& fields, T value) {
-  value.ignored = fields.unknown();
+  value.ignored = fields.unknown(kMaxIgnored);
   return {std::move(value), {fields.status(), fields.param(), ""}};
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
-// What a request to the OpenAI endpoints asks for, read and checked. docs/api.md lists the fields.
+// What a request to the OpenAI endpoints asks for, read and checked.
+//
+// Everything here is thread-safe and never throws; every size that a client chooses has a limit.
 
 #include <string>
 #include <string_view>
@@ -45,7 +47,7 @@ struct ApiRequest {
   bool return_token_ids = false;
   std::string cache_salt;
   bool trace = false;  // `baton_trace`: how the request went through the workers, in the answer
-  std::vector<std::string> ignored;  // unknown fields
+  std::vector<std::string> ignored;  // unknown fields, the first 32
 };
 
 // A fault of the request: what http::error_response needs.

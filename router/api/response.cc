@@ -67,6 +67,15 @@ void append_ids(std::string& out, const std::vector<TokenId>& ids) {
   out += ']';
 }
 
+void append_bytes(std::string& out, std::string_view bytes) {
+  out += '[';
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    out += i == 0 ? "" : ",";
+    out += std::to_string(static_cast<unsigned>(static_cast<unsigned char>(bytes[i])));
+  }
+  out += ']';
+}
+
 void ResponseFormat::begin(std::string& out, std::string_view object) const {
   out += '{';
   append_field(out, "id", id_);
@@ -97,6 +106,13 @@ void ResponseFormat::append_token(std::string& out, TokenId id) const {
   http::append_json_string(out, tokenizer_.token_bytes(id));
 }
 
+// How many characters the token adds to the answer's text; a character in several tokens counts at
+// the first.
+size_t ResponseFormat::shown_characters(TokenId id) const {
+  const bool hidden = request_.skip_special_tokens && tokenizer_.is_special(id);
+  return hidden ? 0 : characters(tokenizer_.token_bytes(id));
+}
+
 void ResponseFormat::append_chat_logprob(std::string& out, TokenId id,
                                          const wire::TokenLogprob& logprob) const {
   const auto entry = [&](TokenId token, float value) {
@@ -104,13 +120,8 @@ void ResponseFormat::append_chat_logprob(std::string& out, TokenId id,
     append_token(out, token);
     out += ",\"logprob\":";
     append_logprob(out, value);
-    out += ",\"bytes\":[";
-    const std::string_view bytes = tokenizer_.token_bytes(token);
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      out += i == 0 ? "" : ",";
-      out += std::to_string(static_cast<unsigned>(static_cast<unsigned char>(bytes[i])));
-    }
-    out += ']';
+    out += ",\"bytes\":";
+    append_bytes(out, tokenizer_.token_bytes(token));
   };
   entry(id, logprob.logprob);
   out += ",\"top_logprobs\":[";
@@ -152,7 +163,7 @@ void ResponseFormat::append_logprobs(std::string& out, const std::vector<TokenId
     values += comma;
     append_logprob(values, logprobs[i].logprob);
     offsets += comma + std::to_string(text_offset);
-    text_offset += characters(tokenizer_.token_bytes(ids[i]));
+    text_offset += shown_characters(ids[i]);
     tops += comma;
     tops += '{';
     append_token(tops, ids[i]);
@@ -194,7 +205,7 @@ std::string ResponseFormat::event(const ChoiceDelta& delta, int index, const Usa
   }
   append_logprobs(out, delta.ids, delta.logprobs, text_offsets_[static_cast<size_t>(index)]);
   for (const TokenId id : delta.ids) {
-    text_offsets_[static_cast<size_t>(index)] += characters(tokenizer_.token_bytes(id));
+    text_offsets_[static_cast<size_t>(index)] += shown_characters(id);
   }
   append_finish(out, delta.finish, delta.stop_text, last);
   if (request_.return_token_ids) {

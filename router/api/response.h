@@ -63,6 +63,7 @@ class ResponseFormat {
                        const std::vector<wire::TokenLogprob>& logprobs, size_t text_offset) const;
   void append_chat_logprob(std::string& out, TokenId id, const wire::TokenLogprob& logprob) const;
   void append_token(std::string& out, TokenId id) const;
+  size_t shown_characters(TokenId id) const;
   std::string event(const ChoiceDelta& delta, int index, const Usage* usage,
                     const std::vector<TokenId>* prompt, bool last);
 
@@ -76,5 +77,6 @@ class ResponseFormat {
 
 void append_usage(std::string& out, const Usage& usage);
 void append_ids(std::string& out, const std::vector<TokenId>& ids);
+void append_bytes(std::string& out, std::string_view bytes);  // a list of numbers
 
 }  // namespace baton::router

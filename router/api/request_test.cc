@@ -1,0 +1,364 @@
+#include "router/api/request.h"
+
+#include <gtest/gtest.h>
+
+#include "router/router_fixture.h"
+
+namespace baton::router {
+namespace {
+
+class RequestTest : public testing::Test {
+ protected:
+  // The fault of a completion request with these further fields: "param: message".
+  std::string completion_fault(const std::string& fields) const {
+    const std::string body = fields.find("\"prompt\"") == std::string::npos
+                                 ? R"({"prompt":"a",)" + fields + "}"
+                                 : "{" + fields + "}";
+    return fault(parse_completion(json(body).get_object(), model_).fault);
+  }
+  std::string chat_fault(const std::string& fields) const {
+    const std::string body = fields.find("\"messages\"") == std::string::npos
+                                 ? R"({"messages":[{"role":"user","content":"a"}],)" + fields + "}"
+                                 : "{" + fields + "}";
+    return fault(parse_chat(json(body).get_object(), model_).fault);
+  }
+  static std::string fault(const ApiFault& fault) {
+    return fault.status.ok() ? "" : fault.param + ": " + fault.status.message();
+  }
+
+  const tokenizer::Tokenizer tokenizer_ = tiny_tokenizer();
+  const ServedModel model_{"tiny", &tokenizer_};
+};
+
+TEST_F(RequestTest, ParsesAnObjectOnly) {
+  EXPECT_TRUE(parse_body("{}").ok());
+  EXPECT_TRUE(parse_body("\xEF\xBB\xBF{\"a\":1}").ok());  // a byte order mark
+  for (const std::string_view body : {"", "[]", "1", "null", "{", "{}x", "{\"a\":\"\xFF\"}",
+                                      "{\"a\":\"\\ud800\"}", "{'a':1}", "{\"a\":NaN}"}) {
+    EXPECT_EQ(parse_body(body).fault.status.code(), StatusCode::kInvalidArgument) << body;
+  }
+  EXPECT_EQ(parse_body("[]").fault.status.message(), "the request body must be a JSON object");
+}
+
+TEST_F(RequestTest, BoundsTheNesting) {
+  const auto nested = [](int levels) {
+    return "{\"a\":" + std::string(static_cast<size_t>(levels), '[') +
+           std::string(static_cast<size_t>(levels), ']') + "}";
+  };
+  EXPECT_TRUE(parse_body(nested(60)).ok());
+  EXPECT_EQ(parse_body(nested(100)).fault.status.message(),
+            "the request body is nested deeper than 64 levels");
+  EXPECT_FALSE(parse_body(nested(100'000)).ok());
+}
+
+TEST_F(RequestTest, TakesTheLastOfDuplicateKeys) {
+  EXPECT_EQ(completion(R"({"prompt":"a","n":1,"n":2})", tokenizer_).n, 2);
+}
+
+TEST_F(RequestTest, FillsInTheDefaultsOfACompletion) {
+  const ApiRequest request = completion(R"({"prompt":"hello"})", tokenizer_);
+  EXPECT_FALSE(request.chat);
+  EXPECT_EQ(request.model, "tiny");
+  EXPECT_EQ(request.sampling.max_tokens, 16);
+  EXPECT_EQ(request.sampling.temperature, 1.0f);
+  EXPECT_EQ(request.sampling.top_p, 1.0f);
+  EXPECT_EQ(request.sampling.top_k, 0);
+  EXPECT_EQ(request.sampling.repetition_penalty, 1.0f);
+  EXPECT_EQ(request.sampling.logprobs, -1);
+  EXPECT_FALSE(request.seed_given);
+  EXPECT_FALSE(request.stream);
+  EXPECT_EQ(request.n, 1);
+  EXPECT_TRUE(request.parse_special);
+  EXPECT_TRUE(request.skip_special_tokens);
+  EXPECT_FALSE(request.return_token_ids);
+  EXPECT_TRUE(request.ignored.empty());
+  const std::vector<TokenId> ends(tokenizer_.end_ids().begin(), tokenizer_.end_ids().end());
+  EXPECT_EQ(request.sampling.end_ids, ends);
+  ASSERT_EQ(request.prompts.size(), 1u);
+}
+
+TEST_F(RequestTest, LeavesTheLimitOfAChatOpenUnlessItIsGiven) {
+  const std::string head = R"({"messages":[{"role":"user","content":"a"}])";
+  const ApiRequest open = chat(head + "}", tokenizer_);
+  EXPECT_TRUE(open.chat);
+  EXPECT_EQ(open.sampling.max_tokens, 0);
+  EXPECT_FALSE(open.parse_special);
+  EXPECT_TRUE(open.add_generation_prompt);
+  EXPECT_EQ(chat(head + R"(,"max_tokens":5})", tokenizer_).sampling.max_tokens, 5);
+  const ApiRequest both = chat(head + R"(,"max_tokens":5,"max_completion_tokens":7})", tokenizer_);
+  EXPECT_EQ(both.sampling.max_tokens, 7);
+}
+
+TEST_F(RequestTest, ReadsEverySamplingField) {
+  const ApiRequest request = completion(
+      R"({"prompt":"a","temperature":0,"top_p":0,"min_p":0.25,"top_k":-1,"seed":-1,
+          "repetition_penalty":1.5,"presence_penalty":-2,"frequency_penalty":2,
+          "logit_bias":{"7":-100,"3":1.5},"stop_token_ids":[4],"ignore_eos":true,
+          "min_tokens":2,"max_tokens":9,"logprobs":0,"n":3,"cache_salt":"tenant"})",
+      tokenizer_);
+  EXPECT_EQ(request.sampling.temperature, 0.0f);
+  EXPECT_EQ(request.sampling.top_p, 0.0f);
+  EXPECT_EQ(request.sampling.min_p, 0.25f);
+  EXPECT_EQ(request.sampling.top_k, -1);
+  EXPECT_TRUE(request.seed_given);
+  EXPECT_EQ(request.sampling.seed, UINT64_MAX);
+  EXPECT_EQ(request.sampling.repetition_penalty, 1.5f);
+  EXPECT_EQ(request.sampling.presence_penalty, -2.0f);
+  EXPECT_EQ(request.sampling.frequency_penalty, 2.0f);
+  const std::vector<std::pair<TokenId, float>> bias = {{3, 1.5f}, {7, -100.0f}};
+  EXPECT_EQ(request.sampling.logit_bias, bias);
+  EXPECT_EQ(request.sampling.stop_token_ids, std::vector<TokenId>{4});
+  EXPECT_TRUE(request.sampling.ignore_eos);
+  EXPECT_EQ(request.sampling.min_tokens, 2);
+  EXPECT_EQ(request.sampling.max_tokens, 9);
+  EXPECT_EQ(request.sampling.logprobs, 0);
+  EXPECT_EQ(request.n, 3);
+  EXPECT_EQ(request.cache_salt, "tenant");
+}
+
+TEST_F(RequestTest, RefusesEachFieldOutsideItsRangeByName) {
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"temperature", "2.1"},
+      {"temperature", "-0.1"},
+      {"temperature", "1e400"},
+      {"top_p", "1.1"},
+      {"top_p", "-1"},
+      {"min_p", "2"},
+      {"top_k", "-2"},
+      {"top_k", "1.5"},
+      {"repetition_penalty", "0"},
+      {"repetition_penalty", "-1"},
+      {"repetition_penalty", "1e9"},
+      {"presence_penalty", "2.5"},
+      {"frequency_penalty", "-3"},
+      {"max_tokens", "0"},
+      {"max_tokens", "-1"},
+      {"max_tokens", "1e12"},
+      {"min_tokens", "-1"},
+      {"n", "0"},
+      {"n", "129"},
+      {"logprobs", "21"},
+      {"logprobs", "-1"},
+      {"best_of", "21000"},
+      {"seed", "1e30"},
+      {"seed", "18446744073709551615"},
+  };
+  for (const auto& [name, value] : bad) {
+    const std::string got = completion_fault("\"" + name + "\":" + value);
+    EXPECT_TRUE(got.starts_with(name + ": '" + name + "' must be")) << name << " " << value << got;
+  }
+}
+
+TEST_F(RequestTest, RefusesEachFieldOfAnotherTypeByName) {
+  const std::vector<std::string> numbers = {
+      "temperature", "top_p",      "min_p", "top_k",    "repetition_penalty", "presence_penalty",
+      "max_tokens",  "min_tokens", "n",     "logprobs", "frequency_penalty",  "seed"};
+  for (const std::string& name : numbers) {
+    const std::string got = completion_fault("\"" + name + "\":\"5\"");
+    EXPECT_TRUE(got.starts_with(name + ": '" + name + "' must be")) << got;
+  }
+  for (const std::string name : {"stream", "ignore_eos", "skip_special_tokens", "return_token_ids",
+                                 "include_stop_str_in_output", "echo", "add_special_tokens",
+                                 "baton_parse_special", "baton_trace"}) {
+    EXPECT_EQ(completion_fault("\"" + name + "\":1"),
+              name + ": '" + name + "' must be a boolean, not a number");
+  }
+  EXPECT_EQ(completion_fault(R"("model":5)"), "model: 'model' must be a string, not a number");
+  EXPECT_EQ(completion_fault(R"("cache_salt":5)"),
+            "cache_salt: 'cache_salt' must be a string, not a number");
+}
+
+TEST_F(RequestTest, TreatsNullAsAbsent) {
+  const ApiRequest request = completion(
+      R"({"prompt":"a","max_tokens":null,"temperature":null,"stop":null,"stream_options":null,
+          "logprobs":null,"logit_bias":null,"suffix":null,"response_format":null})",
+      tokenizer_);
+  EXPECT_EQ(request.sampling.max_tokens, 16);
+  EXPECT_EQ(request.sampling.logprobs, -1);
+}
+
+TEST_F(RequestTest, RefusesBadLogitBias) {
+  for (const std::string value :
+       {"5", "[1]", R"({"x":1})", R"({"320":1})", R"({"-1":1})", R"({"1.0":1})", R"({"1":"a"})",
+        R"({"1":101})", R"({"1":-100.5})", R"({"1":null})", R"({"":1})"}) {
+    EXPECT_TRUE(completion_fault("\"logit_bias\":" + value).starts_with("logit_bias: 'logit_bias'"))
+        << value;
+  }
+}
+
+TEST_F(RequestTest, ReadsStopsAndBoundsThem) {
+  EXPECT_EQ(completion(R"({"prompt":"a","stop":"x"})", tokenizer_).stop.size(), 1u);
+  EXPECT_TRUE(completion(R"({"prompt":"a","stop":[]})", tokenizer_).stop.empty());
+  EXPECT_EQ(completion_fault(R"("stop":"")"), "stop: 'stop' must not hold an empty string");
+  EXPECT_EQ(completion_fault(R"("stop":["a",""])"), "stop: 'stop' must not hold an empty string");
+  EXPECT_EQ(completion_fault(R"("stop":5)"),
+            "stop: 'stop' must be a string or a list of strings, not a number");
+  std::string seventeen;
+  for (int i = 0; i < 17; ++i) {
+    seventeen += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\"";
+  }
+  EXPECT_EQ(completion_fault("\"stop\":[" + seventeen + "]"),
+            "stop: 'stop' has more than 16 entries");
+  EXPECT_EQ(completion_fault("\"stop\":\"" + std::string(1025, 'x') + "\""),
+            "stop: a string of 'stop' must have at most 1024 bytes");
+}
+
+TEST_F(RequestTest, ReadsStreamOptionsWithAStreamOnly) {
+  const ApiRequest request = completion(
+      R"({"prompt":"a","stream":true,
+          "stream_options":{"include_usage":true,"continuous_usage_stats":true}})",
+      tokenizer_);
+  EXPECT_TRUE(request.include_usage);
+  EXPECT_TRUE(request.continuous_usage);
+  EXPECT_FALSE(
+      completion(R"({"prompt":"a","stream":true,"stream_options":{}})", tokenizer_).include_usage);
+  EXPECT_EQ(completion_fault(R"("stream_options":{})"),
+            "stream_options: 'stream_options' is only allowed with 'stream': true");
+  EXPECT_EQ(completion_fault(R"("stream":true,"stream_options":1)"),
+            "stream_options: 'stream_options' must be an object");
+  EXPECT_EQ(completion_fault(R"("stream":true,"stream_options":{"include_usage":"yes"})"),
+            "stream_options.include_usage: 'include_usage' must be a boolean, not a string");
+}
+
+TEST_F(RequestTest, ReadsLogprobsOfCompletionsAsNumberOrBoolean) {
+  EXPECT_EQ(completion(R"({"prompt":"a","logprobs":true})", tokenizer_).sampling.logprobs, 1);
+  EXPECT_EQ(completion(R"({"prompt":"a","logprobs":false})", tokenizer_).sampling.logprobs, -1);
+  EXPECT_EQ(completion(R"({"prompt":"a","logprobs":20})", tokenizer_).sampling.logprobs, 20);
+}
+
+TEST_F(RequestTest, ReadsLogprobsOfChats) {
+  const std::string head = R"({"messages":[{"role":"user","content":"a"}],)";
+  EXPECT_EQ(chat(head + R"("logprobs":true})", tokenizer_).sampling.logprobs, 0);
+  EXPECT_EQ(chat(head + R"("logprobs":true,"top_logprobs":4})", tokenizer_).sampling.logprobs, 4);
+  EXPECT_EQ(chat(head + R"("top_logprobs":0})", tokenizer_).sampling.logprobs, -1);
+  EXPECT_EQ(chat_fault(R"("top_logprobs":2)"),
+            "top_logprobs: 'top_logprobs' needs 'logprobs': true");
+  EXPECT_EQ(chat_fault(R"("logprobs":1)"), "logprobs: 'logprobs' must be a boolean, not a number");
+  EXPECT_EQ(chat_fault(R"("logprobs":true,"top_logprobs":21)"),
+            "top_logprobs: 'top_logprobs' must be between 0 and 20");
+}
+
+TEST_F(RequestTest, ReadsPromptsOfAllFourForms) {
+  EXPECT_EQ(completion(R"({"prompt":"ab"})", tokenizer_).prompts.size(), 1u);
+  EXPECT_EQ(completion(R"({"prompt":["ab","c","d"]})", tokenizer_).prompts.size(), 3u);
+  const ApiRequest ids = completion(R"({"prompt":[5,6,319]})", tokenizer_);
+  ASSERT_EQ(ids.prompts.size(), 1u);
+  EXPECT_EQ(ids.prompts[0].tokens, (std::vector<TokenId>{5, 6, 319}));  // never a BOS
+  const ApiRequest lists = completion(R"({"prompt":[[5],[6,7]]})", tokenizer_);
+  ASSERT_EQ(lists.prompts.size(), 2u);
+  EXPECT_EQ(lists.prompts[1].tokens, (std::vector<TokenId>{6, 7}));
+}
+
+TEST_F(RequestTest, RefusesPromptsOfAnyOtherForm) {
+  const std::string want =
+      "prompt: 'prompt' must be a string, a list of strings, a list of token ids from 0 to 319, or "
+      "a list of such lists, none of them empty";
+  for (const std::string value :
+       {"null", "5", "{}", "[]", "[[]]", "[1,\"a\"]", "[\"a\",1]", "[\"a\",[1]]", "[[1],\"a\"]",
+        "[[1],[]]", "[1.5]", "[true]", "[null]", "[-1]", "[320]", "[[320]]", "[[[1]]]",
+        "[99999999999999999999]"}) {
+    EXPECT_EQ(completion_fault("\"prompt\":" + value), want) << value;
+  }
+  EXPECT_FALSE(parse_completion(json("{}").get_object(), model_).ok());
+}
+
+TEST_F(RequestTest, BoundsTheNumberOfPrompts) {
+  std::string many = "\"a\"";
+  for (int i = 0; i < 256; ++i) {
+    many += ",\"a\"";
+  }
+  EXPECT_EQ(completion_fault("\"prompt\":[" + many + "]"),
+            "prompt: 'prompt' has more than 256 prompts");
+}
+
+TEST_F(RequestTest, RefusesAnEmptyPromptUnlessABosMakesItOne) {
+  const bool bos = tokenizer_.adds_bos();
+  EXPECT_EQ(completion_fault(R"("prompt":"")"), bos ? "" : "prompt: 'prompt' is empty");
+  EXPECT_EQ(completion_fault(R"("prompt":"","add_special_tokens":false)"),
+            "prompt: 'prompt' is empty");
+}
+
+TEST_F(RequestTest, ParsesSpecialTextInCompletionsUnlessToldNotTo) {
+  const std::string end(tokenizer_.token_text(tokenizer_.end_ids()[0]));
+  const ApiRequest parsed =
+      completion("{\"add_special_tokens\":false,\"prompt\":\"" + end + "\"}", tokenizer_);
+  EXPECT_EQ(parsed.prompts[0].tokens.size(), 1u);
+  const ApiRequest plain = completion(
+      "{\"add_special_tokens\":false,\"baton_parse_special\":false,\"prompt\":\"" + end + "\"}",
+      tokenizer_);
+  EXPECT_GT(plain.prompts[0].tokens.size(), 1u);
+}
+
+TEST_F(RequestTest, RefusesBadMessages) {
+  for (const std::string value : {"null", "[]", "{}", "\"x\"", "[123]", "[{}]",
+                                  R"([{"role":123,"content":"x"}])", R"([{"content":"x"}])"}) {
+    EXPECT_TRUE(chat_fault("\"messages\":" + value).starts_with("messages: ")) << value;
+  }
+  for (const std::string content :
+       {"123", "true", "null", R"({"type":"text","text":"x"})", "[1]", R"([{"type":"text"}])",
+        R"([{"text":"x"}])", R"([{"type":"image_url","image_url":{}}])",
+        R"([{"type":"text","text":5}])"}) {
+    EXPECT_EQ(chat_fault(R"("messages":[{"role":"user","content":)" + content + "}]"),
+              "messages.content: 'content' of a message must be a string or a list of text parts")
+        << content;
+  }
+  EXPECT_EQ(chat_fault(R"("messages":[{"role":"user"}])").substr(0, 17), "messages.content:");
+  EXPECT_EQ(chat_fault(R"("messages":[{"role":"assistant","content":"a"},
+                                      {"role":"assistant","content":"b"}])"),
+            "messages.content: two assistant messages follow each other");
+}
+
+TEST_F(RequestTest, AcceptsContentPartsAndToolCallsWithoutContent) {
+  EXPECT_EQ(chat_fault(R"("messages":[{"role":"user","content":[{"type":"text","text":"x"}]},
+      {"role":"assistant","content":null,"tool_calls":[]},{"role":"tool","content":"y"}])"),
+            "");
+  EXPECT_EQ(chat_fault(R"("messages":[{"role":"user","content":""}])"), "");
+}
+
+TEST_F(RequestTest, RefusesByNameWhatIsNotSupported) {
+  for (const std::string name : {"prompt_logprobs", "use_beam_search", "allowed_token_ids",
+                                 "bad_words", "truncate_prompt_tokens", "guided_json", "suffix"}) {
+    EXPECT_TRUE(completion_fault("\"" + name + "\":1")
+                    .starts_with(name + ": '" + name + "' is not supported: "))
+        << name;
+  }
+  EXPECT_EQ(completion_fault(R"("echo":true)"), "echo: 'echo' is not supported");
+  EXPECT_EQ(completion_fault(R"("best_of":3)"),
+            "best_of: 'best_of' other than 'n' is not supported");
+  EXPECT_EQ(completion_fault(R"("n":3,"best_of":3)"), "");
+  for (const std::string value : {"5", "{}", R"({"type":"json_object"})", R"({"type":5})"}) {
+    EXPECT_EQ(chat_fault("\"response_format\":" + value),
+              "response_format: 'response_format' must be {\"type\": \"text\"}");
+  }
+  EXPECT_EQ(chat_fault(R"("response_format":{"type":"text"})"), "");
+  EXPECT_EQ(chat_fault(R"("tools":[])"), "tools: 'tools' must not be an empty list");
+  EXPECT_EQ(chat_fault(R"("tools":[{}])"), "tools: 'tools' is not supported");
+  EXPECT_EQ(chat_fault(R"("tool_choice":"auto")"), "tool_choice: 'tool_choice' needs 'tools'");
+  EXPECT_EQ(chat_fault(R"("tool_choice":"none")"), "");
+  EXPECT_EQ(chat_fault(R"("continue_final_message":true)"),
+            "continue_final_message: 'continue_final_message' is not supported");
+  EXPECT_EQ(chat_fault(R"("chat_template_kwargs":5)"),
+            "chat_template_kwargs: 'chat_template_kwargs' must be an object");
+}
+
+TEST_F(RequestTest, RefusesMoreMinTokensThanMaxTokens) {
+  EXPECT_EQ(completion_fault(R"("max_tokens":2,"min_tokens":3)"),
+            "min_tokens: 'min_tokens' must not be more than 'max_tokens'");
+  EXPECT_EQ(completion_fault(R"("max_tokens":3,"min_tokens":3)"), "");
+}
+
+TEST_F(RequestTest, AcceptsKnownFieldsWithoutEffectAndNamesUnknownOnes) {
+  const ApiRequest request = completion(
+      R"({"prompt":"a","user":"u","metadata":{},"store":true,"priority":1,"frobnicate":1,
+          "zoom":null})",
+      tokenizer_);
+  EXPECT_EQ(request.ignored, (std::vector<std::string>{"frobnicate", "zoom"}));
+  std::string body = R"({"prompt":"a")";
+  for (int i = 0; i < 100; ++i) {
+    body += ",\"unknown" + std::to_string(i) + "\":1";
+  }
+  EXPECT_EQ(completion(body + "}", tokenizer_).ignored.size(), 32u);
+}
+
+}  // namespace
+}  // namespace baton::router

@@ -1,0 +1,221 @@
+#include "router/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include "router/router_fixture.h"
+
+namespace baton::router {
+namespace {
+
+using metrics::MetricId;
+using wire::FinishReason;
+
+class ExchangeTest : public testing::Test {
+ protected:
+  Exchange exchange(ApiRequest request) {
+    responder_ = std::make_shared<FakeResponder>();
+    Exchange::Options options;
+    options.id = 1;
+    options.request = std::move(request);
+    options.responder = responder_;
+    options.headers.set("x-request-id", "abc");
+    options.public_id = "cmpl-1";
+    options.created = 1700;
+    options.arrived = start_;
+    return {std::move(options), tokenizer_, metrics_};
+  }
+  ApiRequest request(const std::string& fields = "") const {
+    return completion(R"({"prompt":"a")" + fields + "}", tokenizer_);
+  }
+  static ChoiceDelta delta(int choice, std::string text, bool first,
+                           FinishReason finish = FinishReason::kNone) {
+    ChoiceDelta out;
+    out.choice = choice;
+    out.first = first;
+    out.text = std::move(text);
+    out.ids = {5};
+    out.finish = finish;
+    return out;
+  }
+  double ended(std::string_view reason) {
+    return registry_.counter(MetricId::kRequestSuccess, {reason}).value();
+  }
+  std::string streamed_text() const {
+    std::string text;
+    for (const std::string& event : events(responder_->body())) {
+      if (event != "[DONE]" && !json(event).at("choices").as_array().empty()) {
+        text += json(event).at("choices").at(0).at("text").as_string();
+      }
+    }
+    return text;
+  }
+
+  const tokenizer::Tokenizer tokenizer_ = tiny_tokenizer();
+  metrics::Registry registry_{{.program = metrics::kByRouter, .model_name = "tiny", .worker = ""}};
+  RouterMetrics metrics_{registry_};
+  const TimePoint start_{50s};
+  std::shared_ptr<FakeResponder> responder_;
+};
+
+TEST_F(ExchangeTest, AnswersWholeOnceAllChoicesEnded) {
+  Exchange one = exchange(request(R"(,"n":2)"));
+  one.deliver(delta(0, "he", true), 0, start_ + 10ms);
+  one.deliver(delta(1, "x", true, FinishReason::kLength), 0, start_ + 11ms);
+  EXPECT_TRUE(one.started());
+  EXPECT_FALSE(responder_->done());
+  one.deliver(delta(0, "llo", false, FinishReason::kStop), 0, start_ + 20ms);
+  one.count_cached(1);
+  one.finish(start_ + 21ms, {}, "d0");
+  ASSERT_TRUE(responder_->done());
+  EXPECT_FALSE(responder_->streamed());
+  EXPECT_EQ(responder_->status(), 200);
+  EXPECT_EQ(responder_->headers().get("x-request-id"), "abc");
+  const boost::json::value got = json(responder_->body());
+  EXPECT_EQ(got.at("choices").at(0).at("text"), "hello");
+  EXPECT_EQ(got.at("choices").at(0).at("finish_reason"), "stop");
+  EXPECT_EQ(got.at("choices").at(1).at("text"), "x");
+  EXPECT_EQ(got.at("usage").at("completion_tokens"), 3);
+  EXPECT_EQ(got.at("usage").at("prompt_tokens_details").at("cached_tokens"), 1);
+  EXPECT_EQ(ended("stop"), 1);
+  EXPECT_EQ(ended("length"), 1);
+}
+
+TEST_F(ExchangeTest, StreamsTheSameTextAndEndsWithDone) {
+  Exchange one = exchange(request(
+      R"(,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":false)"));
+  one.deliver(delta(0, "he", true), 0, start_ + 1ms);
+  one.deliver(delta(0, "", false), 0, start_ + 2ms);  // half a character: nothing is sent
+  one.deliver(delta(0, "llo", false, FinishReason::kStop), 0, start_ + 3ms);
+  one.finish(start_ + 3ms, {}, "d0");
+  EXPECT_TRUE(responder_->done());
+  EXPECT_EQ(responder_->headers().get("Content-Type"), "text/event-stream");
+  EXPECT_EQ(responder_->headers().get("Cache-Control"), "no-cache");
+  EXPECT_EQ(responder_->headers().get("x-request-id"), "abc");
+  const std::vector<std::string> got = events(responder_->body());
+  ASSERT_EQ(got.size(), 4u);
+  EXPECT_EQ(streamed_text(), "hello");
+  EXPECT_EQ(json(got[2]).at("choices"), json("[]"));
+  EXPECT_EQ(json(got[2]).at("usage").at("completion_tokens"), 3);
+  EXPECT_EQ(got[3], "[DONE]");
+}
+
+TEST_F(ExchangeTest, NumbersChoicesOverAllPrompts) {
+  ApiRequest two = completion(R"({"prompt":["a","b"],"n":2,"stream":true})", tokenizer_);
+  Exchange one = exchange(std::move(two));
+  one.deliver(delta(1, "x", true), 1, start_ + 1ms);
+  EXPECT_EQ(json(events(responder_->body())[0]).at("choices").at(0).at("index"), 3);
+}
+
+TEST_F(ExchangeTest, RecordsLatenciesOfTheTokens) {
+  Exchange one = exchange(request());
+  one.set_predicted_ttft(20);
+  one.deliver(delta(0, "a", true), 0, start_ + 40ms);
+  one.deliver(delta(0, "b", false), 0, start_ + 70ms);
+  one.deliver(delta(0, "c", false, FinishReason::kStop), 0, start_ + 80ms);
+  wire::RunTimings timings;
+  timings.queue_ms = 5;
+  timings.prefill_ms = 30;
+  one.finish(start_ + 80ms, timings, "d0");
+  EXPECT_NEAR(metrics_.ttft.sum(), 0.04, 1e-9);
+  EXPECT_NEAR(metrics_.otel_ttft.sum(), 0.04, 1e-9);
+  EXPECT_EQ(metrics_.itl.count(), 2u);
+  EXPECT_NEAR(metrics_.itl.sum(), 0.04, 1e-9);
+  EXPECT_NEAR(metrics_.second_gap.sum(), 0.03, 1e-9);
+  EXPECT_NEAR(metrics_.tpot.sum(), 0.02, 1e-9);
+  EXPECT_NEAR(metrics_.latency.sum(), 0.08, 1e-9);
+  EXPECT_NEAR(metrics_.queue_time.sum(), 0.005, 1e-9);
+  EXPECT_NEAR(metrics_.prefill_time.sum(), 0.03, 1e-9);
+  EXPECT_NEAR(metrics_.decode_time.sum(), 0.04, 1e-9);
+  EXPECT_NEAR(metrics_.predicted_error.sum(), 0.5, 1e-9);
+  EXPECT_EQ(metrics_.generation_tokens.value(), 3);
+  EXPECT_EQ(metrics_.prompt_tokens.value(),
+            static_cast<double>(one.request().prompts[0].tokens.size()));
+}
+
+TEST_F(ExchangeTest, CountsAnEndWithoutATokenAsNoToken) {
+  Exchange one = exchange(request());
+  one.deliver(delta(0, "a", true), 0, start_ + 1ms);
+  ChoiceDelta end = delta(0, "", false, FinishReason::kLength);
+  end.ids.clear();
+  one.deliver(end, 0, start_ + 2ms);
+  one.finish(start_ + 2ms, {}, "d0");
+  EXPECT_EQ(metrics_.generation_tokens.value(), 1);
+  EXPECT_EQ(json(responder_->body()).at("usage").at("completion_tokens"), 1);
+}
+
+TEST_F(ExchangeTest, FailsBeforeTheFirstTokenWithAStatus) {
+  for (const std::string fields : {"", R"(,"stream":true)"}) {
+    Exchange one = exchange(request(fields));
+    one.fail(resource_exhausted("9 requests are waiting"), 4500);
+    EXPECT_FALSE(responder_->streamed());
+    EXPECT_EQ(responder_->status(), 429);
+    EXPECT_EQ(responder_->headers().get("Retry-After"), "5");
+    EXPECT_EQ(responder_->headers().get("x-request-id"), "abc");
+    EXPECT_EQ(json(responder_->body()).at("error").at("message"), "9 requests are waiting");
+  }
+  EXPECT_EQ(ended("error"), 2);
+}
+
+TEST_F(ExchangeTest, FailsInAStreamWithAnErrorEventAndDone) {
+  Exchange one = exchange(request(R"(,"stream":true)"));
+  one.deliver(delta(0, "a", true), 0, start_ + 1ms);
+  one.fail(worker_lost("decode worker d0 is gone"), 0);
+  EXPECT_TRUE(responder_->done());
+  const std::vector<std::string> got = events(responder_->body());
+  ASSERT_EQ(got.size(), 3u);
+  EXPECT_TRUE(json(got[0]).at("choices").at(0).at("finish_reason").is_null());
+  EXPECT_EQ(json(got[1]).at("error").at("type"), "worker_lost_error");
+  EXPECT_EQ(got[2], "[DONE]");
+}
+
+TEST_F(ExchangeTest, EndsOnce) {
+  Exchange one = exchange(request());
+  one.deliver(delta(0, "a", true, FinishReason::kStop), 0, start_ + 1ms);
+  one.finish(start_ + 1ms, {}, "d0");
+  one.finish(start_ + 1ms, {}, "d0");
+  one.fail(internal_error("late"), 0);
+  one.abandon();
+  EXPECT_EQ(responder_->status(), 200);
+  EXPECT_EQ(ended("error"), 0);
+  EXPECT_EQ(ended("abort"), 0);
+}
+
+TEST_F(ExchangeTest, CountsAClientThatLeftAsAborted) {
+  Exchange one = exchange(request());
+  one.abandon();
+  one.abandon();
+  EXPECT_EQ(ended("abort"), 1);
+  EXPECT_FALSE(responder_->done());
+}
+
+TEST_F(ExchangeTest, TellsTheWayThroughTheWorkersWhenAsked) {
+  Exchange one = exchange(request(R"(,"baton_trace":true)"));
+  one.deliver(delta(0, "a", true, FinishReason::kStop), 0, start_ + 40ms);
+  wire::RunTimings timings;
+  timings.prefill_worker = "p\"0";
+  timings.transport = "ucx-posix";
+  timings.transfer_bytes = 77;
+  one.finish(start_ + 40ms, timings, "d0");
+  const boost::json::value trace = json(responder_->body()).at("baton");
+  EXPECT_EQ(trace.at("prefill"), "p\"0");
+  EXPECT_EQ(trace.at("decode"), "d0");
+  EXPECT_EQ(trace.at("transport"), "ucx-posix");
+  EXPECT_EQ(trace.at("transfer_bytes"), 77);
+  EXPECT_EQ(trace.at("ttft_ms"), 40.0);
+}
+
+TEST_F(ExchangeTest, SendsEveryTokenIdOfAStreamThatAskedForThem) {
+  Exchange one = exchange(request(R"(,"stream":true,"return_token_ids":true)"));
+  one.deliver(delta(0, "", true), 0, start_ + 1ms);
+  one.deliver(delta(0, "", false), 0, start_ + 2ms);
+  one.deliver(delta(0, "x", false, FinishReason::kStop), 0, start_ + 3ms);
+  const std::vector<std::string> got = events(responder_->body());
+  ASSERT_EQ(got.size(), 3u);
+  EXPECT_TRUE(json(got[0]).at("choices").at(0).as_object().contains("prompt_token_ids"));
+  for (const std::string& event : got) {
+    EXPECT_EQ(json(event).at("choices").at(0).at("token_ids"), json("[5]"));
+  }
+}
+
+}  // namespace
+}  // namespace baton::router

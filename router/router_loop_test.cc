@@ -1,0 +1,598 @@
+#include "router/router_loop.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "router/router_fixture.h"
+
+namespace baton::router {
+namespace {
+
+using wire::FinishReason;
+
+// A worker as the router sees it, driven by the test.
+class FakeWorker {
+ public:
+  FakeWorker(wire::Context& context, const std::string& address, wire::WorkerInfo info)
+      : info_(std::move(info)), connection_(wire::Connection::connect(context, address).value()) {}
+
+  Incarnation id() const { return info_.incarnation; }
+  wire::WorkerInfo& info() { return info_; }
+
+  void send(const wire::Message& message) { EXPECT_TRUE(connection_.send(message).ok()); }
+
+  // The next message of that kind; others are skipped. Null after `within`.
+  template <typename T>
+  std::optional<T> next(Duration within = 10s) {
+    const TimePoint deadline = SteadyClock().now() + within;
+    while (SteadyClock().now() < deadline) {
+      if (std::optional<wire::Received> received = connection_.receive()) {
+        EXPECT_TRUE(received->message.ok());
+        if (T* wanted = std::get_if<T>(&*received->message)) {
+          return std::move(*wanted);
+        }
+        continue;
+      }
+      const int fd = connection_.poll_fd();
+      wire::wait_readable({&fd, 1}, std::min(deadline, SteadyClock().now() + 50ms));
+    }
+    return std::nullopt;
+  }
+
+  // Empty when welcome, else the reason.
+  std::string join() {
+    send(wire::Register{info_});
+    const std::optional<wire::Welcome> welcome = next<wire::Welcome>();
+    EXPECT_TRUE(welcome);
+    return !welcome || !welcome->accepted ? "refused: " + (welcome ? welcome->reason : "") : "";
+  }
+
+  void tokens(const RunKey& key, uint32_t first, std::vector<TokenId> ids,
+              FinishReason finish = FinishReason::kNone, uint32_t choice = 0) {
+    wire::Tokens message;
+    message.key = key;
+    message.from = id();
+    message.choice = choice;
+    message.first_index = first;
+    message.ids = std::move(ids);
+    message.finish = finish;
+    send(message);
+  }
+  void fail(const RunKey& key, StatusCode code, const std::string& why) {
+    send(wire::RunFailed{key, id(), code, why, 2500});
+  }
+
+ private:
+  wire::WorkerInfo info_;
+  wire::Connection connection_;
+};
+
+class RouterLoopTest : public testing::Test {
+ protected:
+  RouterLoopTest() {
+    EXPECT_EQ(pipe2(stop_pipe_, O_NONBLOCK | O_CLOEXEC), 0);
+    config_.router.worker_timeout = 30s;
+    config_.router.drain = 10ms;  // at the end of a test nothing is waited for
+    config_.router.local_prefill = config::LocalPrefill::kNever;
+  }
+  ~RouterLoopTest() override {
+    stop();
+    close(stop_pipe_[0]);
+    close(stop_pipe_[1]);
+  }
+
+  void start() {
+    Result<wire::Listener> listener = wire::Listener::bind(context_, "tcp://127.0.0.1:*");
+    ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+    address_ = listener->address();
+    loop_ = std::make_unique<RouterLoop>(
+        RouterLoop::Options{.config = &config_,
+                            .incarnation = Incarnation{55},
+                            .stop_fd = stop_pipe_[0],
+                            .on_drain = [this] { drains_.fetch_add(1); }},
+        clock_, random_, tokenizer_, std::move(*listener), registry_);
+    thread_ = std::thread([this] { loop_->run(); });
+  }
+  void ask_to_stop() {
+    const signalfd_siginfo info{};
+    EXPECT_EQ(write(stop_pipe_[1], &info, sizeof(info)), static_cast<ssize_t>(sizeof(info)));
+  }
+  void stop() {
+    if (thread_.joinable()) {
+      ask_to_stop();
+      thread_.join();
+    }
+    loop_.reset();
+  }
+
+  std::unique_ptr<FakeWorker> worker(wire::Role role, int number) {
+    auto made = std::make_unique<FakeWorker>(context_, address_, worker_info(role, number));
+    EXPECT_EQ(made->join(), "");
+    return made;
+  }
+
+  // A request as the endpoint posts it.
+  std::shared_ptr<FakeResponder> post(const std::string& fields = "", uint64_t* id = nullptr) {
+    auto responder = std::make_shared<FakeResponder>();
+    Exchange::Options options;
+    options.id = loop_->next_exchange_id();
+    options.request = completion(R"({"prompt":[5,6,7],"max_tokens":8)" + fields + "}", tokenizer_);
+    options.responder = responder;
+    options.public_id = "cmpl-x";
+    options.arrived = clock_.now();
+    if (id != nullptr) {
+      *id = options.id;
+    }
+    EXPECT_TRUE(loop_->post(NewExchange{std::move(options)}));
+    return responder;
+  }
+  static std::string text(const FakeResponder& responder) {
+    return std::string(json(responder.body()).at("choices").at(0).at("text").as_string());
+  }
+  std::string decoded(const std::vector<TokenId>& ids) const { return tokenizer_.decode(ids); }
+  double ended(std::string_view reason) {
+    return registry_.counter(metrics::MetricId::kRequestSuccess, {reason}).value();
+  }
+  bool eventually(const std::function<bool()>& holds) {
+    const TimePoint deadline = clock_.now() + 10s;
+    while (!holds()) {
+      if (clock_.now() > deadline) {
+        return false;
+      }
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  config::Config config_ = config::default_config();
+  const SteadyClock clock_;
+  SeededRandom random_{1};
+  const tokenizer::Tokenizer tokenizer_ = tiny_tokenizer();
+  metrics::Registry registry_{{.program = metrics::kByRouter, .model_name = "tiny", .worker = ""}};
+  wire::Context context_;
+  std::string address_;
+  int stop_pipe_[2] = {-1, -1};
+  std::atomic<int> drains_{0};
+  std::unique_ptr<RouterLoop> loop_;
+  std::thread thread_;
+};
+
+TEST_F(RouterLoopTest, SendsARequestRoundTheRing) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  const auto prefill = p0->next<wire::Prefill>();
+  ASSERT_TRUE(prefill);
+  EXPECT_EQ(prefill->body.prompt, (std::vector<TokenId>{5, 6, 7}));
+  EXPECT_EQ(prefill->body.router.value, 55u);
+  EXPECT_NE(prefill->body.sampling.seed, 0u);
+  EXPECT_GT(prefill->body.deadline_ms, 0u);
+  ASSERT_EQ(prefill->decodes.size(), 1u);
+  EXPECT_EQ(prefill->decodes[0].name, "d0");
+  const RunKey key = prefill->body.key;
+  p0->tokens(key, 0, {10});
+  d0->tokens(key, 0, {10});  // D repeats what P sent
+  d0->tokens(key, 1, {11, 12}, FinishReason::kLength);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 200);
+  EXPECT_EQ(text(*answer), decoded({10, 11, 12}));
+  EXPECT_EQ(json(answer->body()).at("usage").at("completion_tokens"), 3);
+  EXPECT_EQ(ended("length"), 1);
+}
+
+TEST_F(RouterLoopTest, RunsLocallyWhenItAlwaysShould) {
+  config_.router.local_prefill = config::LocalPrefill::kAlways;
+  start();
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post(R"(,"seed":9)");
+  const auto run = d0->next<wire::Run>();
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->body.sampling.seed, 9u);
+  d0->tokens(run->body.key, 0, {10}, FinishReason::kStop);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(text(*answer), decoded({10}));
+}
+
+TEST_F(RouterLoopTest, AnswersWithoutWorkersAtOnce) {
+  start();
+  const auto answer = post();
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 503);
+  EXPECT_TRUE(answer->headers().contains("Retry-After"));
+  EXPECT_EQ(json(answer->body()).at("error").at("message"), "no decode worker is ready");
+}
+
+TEST_F(RouterLoopTest, RefusesMoreThanMayWait) {
+  config_.router.max_waiting = 1;
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto first = post();
+  const auto key = p0->next<wire::Prefill>()->body.key;
+  const auto second = post();
+  ASSERT_TRUE(second->wait_done());
+  EXPECT_EQ(second->status(), 429);
+  EXPECT_EQ(json(second->body()).at("error").at("message"),
+            "1 requests are waiting, the limit is 1");
+  p0->tokens(key, 0, {10}, FinishReason::kStop);  // its place is free again
+  ASSERT_TRUE(first->wait_done());
+  const auto third = post();
+  EXPECT_TRUE(p0->next<wire::Prefill>());
+}
+
+TEST_F(RouterLoopTest, SendsEveryPromptAndChoiceOfARequest) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post(R"(,"prompt":[[1],[2]],"n":2)");
+  for (const TokenId prompt : {1, 2}) {
+    const auto prefill = p0->next<wire::Prefill>();
+    ASSERT_TRUE(prefill);
+    EXPECT_EQ(prefill->body.prompt, std::vector<TokenId>{prompt});
+    EXPECT_EQ(prefill->body.choices.size(), 2u);
+    for (const uint32_t choice : {1u, 0u}) {
+      p0->tokens(prefill->body.key, 0,
+                 {static_cast<TokenId>(10 * prompt) + static_cast<int>(choice)},
+                 FinishReason::kStop, choice);
+    }
+  }
+  ASSERT_TRUE(answer->wait_done());
+  const boost::json::value got = json(answer->body());
+  ASSERT_EQ(got.at("choices").as_array().size(), 4u);
+  EXPECT_EQ(got.at("choices").at(3).at("text").as_string(), decoded({21}));
+}
+
+TEST_F(RouterLoopTest, CancelsEverywhereAtAStopString) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const TokenId x = tokenizer_.encode("x")[0];
+  const auto answer = post(R"(,"stop":"x")");
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  p0->tokens(key, 0, {10});
+  d0->tokens(key, 0, {10, x});
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(text(*answer), decoded({10}));
+  EXPECT_EQ(json(answer->body()).at("choices").at(0).at("stop_reason"), "x");
+  EXPECT_EQ(p0->next<wire::Cancel>()->reason, "stop");
+  EXPECT_EQ(d0->next<wire::Cancel>()->request, key.request);
+  d0->tokens(key, 2, {11});  // was on its way: the sender is told again
+  EXPECT_EQ(d0->next<wire::Cancel>()->reason, "superseded");
+}
+
+TEST_F(RouterLoopTest, SendsNoCancelWhenTheWorkersKnowTheEnd) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  p0->tokens(key, 0, {10}, FinishReason::kStop);
+  ASSERT_TRUE(answer->wait_done());
+  const auto other = post();  // the next message is the next request, not a cancel
+  EXPECT_TRUE(p0->next<wire::Prefill>());
+  EXPECT_FALSE(d0->next<wire::Cancel>(50ms));
+}
+
+TEST_F(RouterLoopTest, StopsTheWorkOfAClientThatLeft) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  uint64_t id = 0;
+  const auto answer = post("", &id);
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  EXPECT_TRUE(loop_->post(ClientGone{id}));
+  EXPECT_EQ(p0->next<wire::Cancel>()->request, key.request);
+  EXPECT_EQ(d0->next<wire::Cancel>()->reason, "client");
+  EXPECT_FALSE(answer->done());
+  EXPECT_TRUE(eventually([&] { return ended("abort") == 1; }));
+}
+
+TEST_F(RouterLoopTest, NoticesAClientThatLeftWithoutBeingTold) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post(R"(,"stream":true)");
+  ASSERT_TRUE(p0->next<wire::Prefill>());
+  answer->close();
+  EXPECT_TRUE(p0->next<wire::Cancel>());
+}
+
+TEST_F(RouterLoopTest, GoesOnWithTheOutputAfterADecodeWorkersDeath) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto d1 = worker(wire::Role::kDecode, 1);
+  const auto answer = post(R"(,"seed":4,"stream":true)");
+  const auto first = p0->next<wire::Prefill>();
+  ASSERT_EQ(first->decodes.size(), 2u);
+  const RunKey key = first->body.key;
+  p0->tokens(key, 0, {10});
+  d0->tokens(key, 0, {10, 11});
+  ASSERT_TRUE(answer->wait_written(1));
+  EXPECT_TRUE(eventually(
+      [&] { return registry_.counter(metrics::MetricId::kGenerationTokens).value() == 2; }));
+  d0->send(wire::Goodbye{d0->id()});
+  EXPECT_EQ(p0->next<wire::Cancel>()->attempt, 0);
+  const auto second = p0->next<wire::Prefill>();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->body.key.attempt, 1);
+  EXPECT_EQ(second->body.key.request, key.request);
+  EXPECT_EQ(second->body.choices[0].output, (std::vector<TokenId>{10, 11}));
+  EXPECT_EQ(second->body.sampling.seed, 4u);
+  EXPECT_GT(second->body.deadline_ms, 0u);
+  ASSERT_EQ(second->decodes.size(), 1u);
+  EXPECT_EQ(second->decodes[0].name, "d1");
+  p0->tokens(key, 2, {99});  // of the attempt that was given up
+  p0->tokens(second->body.key, 2, {12});
+  d1->tokens(second->body.key, 2, {12});
+  d1->tokens(second->body.key, 3, {13}, FinishReason::kStop);
+  ASSERT_TRUE(answer->wait_done());
+  std::string streamed;
+  for (const std::string& event : events(answer->body())) {
+    if (event != "[DONE]") {
+      streamed += json(event).at("choices").at(0).at("text").as_string();
+    }
+  }
+  EXPECT_EQ(streamed, decoded({10, 11, 12, 13}));
+  EXPECT_EQ(registry_.counter(metrics::MetricId::kStreamsMoved, {"worker_lost"}).value(), 1);
+}
+
+TEST_F(RouterLoopTest, LeavesARunAloneWhoseDeadPrefillWorkerHandedItOver) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post(R"(,"stream":true)");
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  d0->tokens(key, 0, {10});
+  ASSERT_TRUE(answer->wait_written(1));
+  p0->send(wire::Goodbye{p0->id()});
+  d0->tokens(key, 1, {11}, FinishReason::kStop);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_TRUE(answer->body().ends_with("data: [DONE]\n\n"));
+  EXPECT_EQ(answer->body().find("error"), std::string::npos);
+}
+
+TEST_F(RouterLoopTest, MovesARunWhosePrefillWorkerDied) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto p1 = worker(wire::Role::kPrefill, 1);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  ASSERT_TRUE(p0->next<wire::Prefill>());
+  p0->send(wire::Goodbye{p0->id()});
+  const auto again = p1->next<wire::Prefill>();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->body.key.attempt, 1);
+  EXPECT_TRUE(again->body.choices[0].output.empty());
+  EXPECT_EQ(d0->next<wire::Cancel>()->attempt, 0);
+}
+
+TEST_F(RouterLoopTest, GivesATypedErrorWhenNobodyIsLeft) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  ASSERT_TRUE(p0->next<wire::Prefill>());
+  p0->send(wire::Goodbye{p0->id()});
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 503);
+  EXPECT_EQ(json(answer->body()).at("error").at("message"), "prefill worker p0 is gone (left)");
+}
+
+TEST_F(RouterLoopTest, GivesUpAfterThreeAttempts) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto prefill = p0->next<wire::Prefill>();
+    ASSERT_TRUE(prefill);
+    EXPECT_EQ(prefill->body.key.attempt, attempt);
+    p0->fail(prefill->body.key, StatusCode::kWorkerLost, "decode worker d0 is lost");
+  }
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 503);
+  EXPECT_EQ(json(answer->body()).at("error").at("type"), "worker_lost_error");
+}
+
+TEST_F(RouterLoopTest, PassesOnAFailureThatARetryWouldRepeat) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  p0->fail({key.request, 7, 0}, StatusCode::kInternal, "of another attempt");
+  p0->fail(key, StatusCode::kResourceExhausted, "the pool of d0 is full");
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 429);
+  EXPECT_EQ(answer->headers().get("Retry-After"), "3");
+  EXPECT_EQ(json(answer->body()).at("error").at("message"), "the pool of d0 is full");
+}
+
+TEST_F(RouterLoopTest, FollowsALegChangeAndIgnoresTheOldLeg) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto d1 = worker(wire::Role::kDecode, 1);
+  const auto answer = post();
+  RunKey key = p0->next<wire::Prefill>()->body.key;
+  const RunKey old_leg = key;
+  key.leg = 1;
+  p0->send(wire::LegChanged{key, p0->id(), "d0 denied"});
+  p0->tokens(key, 0, {10});
+  d1->tokens(key, 0, {10, 11});
+  EXPECT_TRUE(eventually(
+      [&] { return registry_.counter(metrics::MetricId::kGenerationTokens).value() == 2; }));
+  d0->tokens(old_leg, 1, {77});
+  EXPECT_EQ(d0->next<wire::Cancel>()->reason, "superseded");
+  d0->send(wire::Goodbye{d0->id()});  // it no longer matters
+  d1->tokens(key, 2, {12}, FinishReason::kStop);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(text(*answer), decoded({10, 11, 12}));
+}
+
+TEST_F(RouterLoopTest, EndsAChoiceWhoseLastTokenIsOnlyRepeated) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  p0->tokens(key, 0, {10});
+  d0->tokens(key, 0, {10}, FinishReason::kLength);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(text(*answer), decoded({10}));
+  EXPECT_EQ(json(answer->body()).at("choices").at(0).at("finish_reason"), "length");
+}
+
+TEST_F(RouterLoopTest, RestartsARunThatSkippedATokenInsteadOfHidingIt) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  p0->tokens(key, 0, {10});
+  p0->tokens(key, 2, {12});
+  const auto again = p0->next<wire::Prefill>();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->body.choices[0].output, std::vector<TokenId>{10});
+}
+
+TEST_F(RouterLoopTest, IgnoresMessagesThatMakeNoSense) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  p0->tokens(key, 0, {10}, FinishReason::kNone, 9);  // no such choice
+  p0->tokens({RequestId{{1, 1}}, 0, 0}, 0, {10});    // no such request
+  p0->tokens({key.request, 5, 0}, 0, {66});          // no such attempt
+  p0->send(wire::LegChanged{{key.request, 0, 40}, p0->id(), "no such leg"});
+  p0->send(wire::Grant{});
+  p0->tokens(key, 0, {10}, FinishReason::kStop);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(text(*answer), decoded({10}));
+}
+
+TEST_F(RouterLoopTest, RefusesAWorkerOfAnotherModel) {
+  start();
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  FakeWorker p0(context_, address_, worker_info(wire::Role::kPrefill, 0));
+  p0.info().model_hash = {9, 9};
+  EXPECT_TRUE(p0.join().starts_with("refused: its model ("));
+}
+
+TEST_F(RouterLoopTest, AsksAnUnknownWorkerToRegister) {
+  start();
+  FakeWorker d0(context_, address_, worker_info(wire::Role::kDecode, 0));
+  wire::Heartbeat heartbeat;
+  heartbeat.incarnation = d0.id();
+  d0.send(heartbeat);
+  const auto welcome = d0.next<wire::Welcome>();
+  ASSERT_TRUE(welcome);
+  EXPECT_FALSE(welcome->accepted);
+  EXPECT_EQ(d0.join(), "");
+}
+
+TEST_F(RouterLoopTest, LosesAWorkerThatFallsSilent) {
+  config_.router.worker_timeout = 150ms;
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 503);
+  EXPECT_TRUE(eventually([&] { return !loop_->health().ready; }));
+}
+
+TEST_F(RouterLoopTest, IsReadyWhenBothRolesAreThere) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  EXPECT_FALSE(loop_->health().ready);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  EXPECT_TRUE(eventually([&] { return loop_->health().ready.load(); }));
+  EXPECT_EQ(loop_->health().max_context, 512);
+}
+
+TEST_F(RouterLoopTest, EndsARequestThatTakesTooLong) {
+  config_.router.request_timeout = 100ms;
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 504);
+  EXPECT_TRUE(p0->next<wire::Cancel>());
+}
+
+TEST_F(RouterLoopTest, TellsItsStatus) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  wire::Heartbeat heartbeat;
+  heartbeat.incarnation = p0->id();
+  heartbeat.links = {{"d0", "ucx-posix"}};
+  heartbeat.blocks_total = 64;
+  heartbeat.running = 3;
+  p0->send(heartbeat);
+  boost::json::value status;
+  EXPECT_TRUE(eventually([&] {
+    const auto responder = std::make_shared<FakeResponder>();
+    EXPECT_TRUE(loop_->post(StatusAsked{{{"x-request-id", "r"}}, responder}));
+    EXPECT_TRUE(responder->wait_done());
+    EXPECT_EQ(responder->headers().get("x-request-id"), "r");
+    status = json(responder->body());
+    return !status.at("links").as_array().empty();
+  }));
+  EXPECT_EQ(status.at("links").at(0), json(R"({"from":"p0","to":"d0","transport":"ucx-posix"})"));
+  ASSERT_EQ(status.at("workers").as_array().size(), 2u);
+  for (const boost::json::value& worker : status.at("workers").as_array()) {
+    for (const char* key : {"name", "role", "state", "blocks_total", "blocks_free", "running",
+                            "waiting", "incarnation"}) {
+      EXPECT_TRUE(worker.as_object().contains(key)) << key;
+    }
+  }
+}
+
+TEST_F(RouterLoopTest, DrainsRunningRequestsAndRefusesNewOnes) {
+  config_.router.drain = 30s;
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto running = post();
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  ask_to_stop();
+  EXPECT_TRUE(eventually([&] { return loop_->health().draining.load(); }));
+  const auto late = post();
+  ASSERT_TRUE(late->wait_done());
+  EXPECT_EQ(late->status(), 503);
+  EXPECT_EQ(json(late->body()).at("error").at("message"), "the router is shutting down");
+  EXPECT_FALSE(running->done());
+  p0->tokens(key, 0, {10}, FinishReason::kStop);
+  thread_.join();
+  EXPECT_EQ(running->status(), 200);
+  EXPECT_EQ(drains_, 1);
+  EXPECT_FALSE(loop_->post(ClientGone{1}));  // nobody would take it
+}
+
+TEST_F(RouterLoopTest, EndsWhatIsLeftAtTheDrainLimit) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto running = post(R"(,"stream":true)");
+  p0->tokens(p0->next<wire::Prefill>()->body.key, 0, {10});
+  ASSERT_TRUE(running->wait_written(1));
+  ask_to_stop();
+  thread_.join();
+  const std::vector<std::string> got = events(running->body());
+  ASSERT_GE(got.size(), 3u);
+  EXPECT_EQ(json(got[got.size() - 2]).at("error").at("message"), "the router is shutting down");
+  EXPECT_TRUE(p0->next<wire::Cancel>());
+}
+
+}  // namespace
+}  // namespace baton::router

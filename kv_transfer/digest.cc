@@ -1,6 +1,8 @@
 #include "kv_transfer/digest.h"
 
-#include <xxhash.h>
+// The entry points that choose the widest instructions at run time: several times as fast as the
+// baseline build of the library.
+#include <xxh_x86dispatch.h>
 
 #include <algorithm>
 #include <memory>

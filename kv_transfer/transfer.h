@@ -50,7 +50,7 @@ struct Timeouts {
   Duration heartbeat = 200ms;
   Duration peer_dead = 1s;
   Duration quarantine_alarm = 10s;
-  Duration endpoint_close = 1s;
+  Duration endpoint_close = 1s;  // at shutdown; a lost peer's endpoint gets a twentieth of it
   Duration reconnect_min = 50ms;
   Duration reconnect_max = 2s;
   double time_scale = 1;

@@ -88,6 +88,8 @@ const Candidate& cheapest_prefill(std::vector<Candidate>& workers) {
   return workers[0];
 }
 
+constexpr double kLocalAdvantage = 0.7;
+
 }  // namespace
 
 Result<Placement> PlacementPolicy::place(const PlacementRequest& request,
@@ -140,17 +142,17 @@ Result<Placement> PlacementPolicy::place(const PlacementRequest& request,
     local.reason = hit ? "prefix_on_decode" : "short_prompt";
     return local;
   }
-  // A long prompt's chunks slow every stream of the decode worker down, so it goes there only when
-  // nobody streams and its time to the second token is shorter.
+  // A long prompt's chunks slow every stream of the decode worker down, those too that come while it
+  // runs: it goes there only when nobody streams and its second token comes clearly sooner.
   const double remote_total =
       sender.prefill_ms + transfer_tail_ms(*sender.worker, receivers[0], sender.prefill_ms);
   const bool undisturbed =
       local_best.worker->load.running == 0 && local_best.worker->assigned_choices == 0;
-  if (undisturbed && local.predicted_ttft_ms < remote_total) {
+  if (undisturbed && local.predicted_ttft_ms < kLocalAdvantage * remote_total) {
     local.reason = "faster";
     return local;
   }
-  remote.reason = undisturbed ? "faster" : "streams_running";
+  remote.reason = undisturbed ? "long_prompt" : "streams_running";
   return remote;
 }
 

@@ -203,6 +203,10 @@ TEST_F(PlacementTest, PrefillsALongPromptOnAnIdleDecodeWorkerWhenThatIsFaster) {
   EXPECT_EQ(place(LocalPrefill::kAuto, request(300)), "p0>d0,d1 streams_running");
 }
 
+TEST_F(PlacementTest, PrefersAPrefillWorkerWhenBothAreIdle) {
+  EXPECT_EQ(place(LocalPrefill::kAuto, request(300)), "p0>d0,d1 long_prompt");
+}
+
 TEST_F(PlacementTest, BoundsTheFallBacks) {
   for (int number = 2; number < 9; ++number) {
     decodes_.push_back(worker(wire::Role::kDecode, number));

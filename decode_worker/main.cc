@@ -21,8 +21,8 @@ int main(int argc, char** argv) {
         }
         auto role = std::make_unique<decode_worker::DecodeRole>(env);
         BATON_RETURN_IF_ERROR(role->start(options));
-        std::string address = env.entry.advertise.empty() ? role->transfer_address()
-                                                          : "tcp://" + env.entry.advertise;
+        std::string address =
+            env.entry.advertise.empty() ? role->transfer_address() : "tcp://" + env.entry.advertise;
         return worker::MadeRole{std::move(role), std::move(address)};
       });
 }

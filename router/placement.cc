@@ -142,8 +142,8 @@ Result<Placement> PlacementPolicy::place(const PlacementRequest& request,
     local.reason = hit ? "prefix_on_decode" : "short_prompt";
     return local;
   }
-  // A long prompt's chunks slow every stream of the decode worker down, those too that come while it
-  // runs: it goes there only when nobody streams and its second token comes clearly sooner.
+  // A long prompt's chunks slow every stream of the decode worker down, those too that come while
+  // it runs: it goes there only when nobody streams and its second token comes clearly sooner.
   const double remote_total =
       sender.prefill_ms + transfer_tail_ms(*sender.worker, receivers[0], sender.prefill_ms);
   const bool undisturbed =

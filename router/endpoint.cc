@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/http/error.h"
+#include "router/api/field_reader.h"
 #include "router/api/tokenize.h"
 
 namespace baton::router {
@@ -19,7 +20,7 @@ http::Response fault_response(const ApiFault& fault) {
 }
 
 http::Response not_found_path(const std::string& path) {
-  return http::error_response(not_found("no such path: " + path), "", "not_found");
+  return http::error_response(not_found("no such path: " + shortened(path)), "", "not_found");
 }
 
 http::Response wrong_method(std::string_view allowed) {
@@ -43,6 +44,34 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 
 bool one_of(std::string_view path, std::initializer_list<std::string_view> paths) {
   return std::find(paths.begin(), paths.end(), path) != paths.end();
+}
+
+http::Response unsupported_media(std::string message) {
+  http::ApiError error = http::to_api_error(invalid_argument(std::move(message)));
+  error.http_status = 415;
+  return http::error_response(error);
+}
+
+// Empty when the body is plain UTF-8 as far as its header says, else what is wrong with it.
+std::string coding_fault(const http::Headers& headers) {
+  const std::string_view coding = headers.get("Content-Encoding", "identity");
+  if (!http::equals_ignoring_case(coding, "identity")) {
+    return "a request body with Content-Encoding '" + shortened(coding) + "' is not supported";
+  }
+  std::string type(headers.get("Content-Type"));
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  constexpr std::string_view kCharset = "charset=";
+  const size_t at = type.find(kCharset);
+  if (at == std::string::npos) {
+    return {};
+  }
+  std::string charset = type.substr(at + kCharset.size());
+  charset.resize(std::min(charset.size(), charset.find_first_of("; ")));
+  std::erase(charset, '"');
+  const bool utf8 = charset == "utf-8" || charset == "utf8" || charset == "us-ascii";
+  return utf8 ? std::string()
+              : "the charset of a request must be utf-8, not '" + shortened(charset) + "'";
 }
 
 // Without slashes at the end or in a row.
@@ -167,8 +196,8 @@ http::Response Endpoint::models(const std::string& path) const {
     return http::json_response(200, std::move(model));
   }
   return http::error_response(
-      not_found("the model '" + path.substr(kList.size() + 1) + "' does not exist"), "model",
-      "model_not_found");
+      not_found("the model '" + shortened(path.substr(kList.size() + 1)) + "' does not exist"),
+      "model", "model_not_found");
 }
 
 // ---------------------------------------------------------------- completions
@@ -212,8 +241,8 @@ ApiFault Endpoint::read_request(const http::Request& request, ApiRequest& out) c
   }
   out = std::move(parsed.value);
   if (out.model != options_.model.name) {
-    return {not_found("the model '" + out.model + "' does not exist; this server serves '" +
-                      options_.model.name + "'"),
+    return {not_found("the model '" + shortened(out.model) +
+                      "' does not exist; this server serves '" + options_.model.name + "'"),
             "model", "model_not_found"};
   }
   if (chat) {
@@ -302,10 +331,10 @@ void Endpoint::handle(http::Request request,
     if (request.method != "POST") {
       answer(wrong_method("POST"));
     } else if (!content_type_accepted(request)) {
-      http::ApiError error = http::to_api_error(invalid_argument(
+      answer(unsupported_media(
           "a request from another origin must have the content type application/json"));
-      error.http_status = 415;
-      answer(http::error_response(error));
+    } else if (std::string fault = coding_fault(request.headers); !fault.empty()) {
+      answer(unsupported_media(std::move(fault)));
     } else if (path == "/tokenize") {
       answer(tokenize(request.body, options_.model, chat_, loop_.health().max_context));
     } else if (path == "/detokenize") {

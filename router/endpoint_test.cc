@@ -322,6 +322,19 @@ TEST_F(EndpointTest, MakesUnlistedOriginsAskFirst) {
   EXPECT_EQ(ask("POST", kCompletions, body, {{"Content-Type", "text/plain"}}).status, 200);
 }
 
+TEST_F(EndpointTest, ReadsPlainUtf8BodiesOnly) {
+  start();
+  const std::string body = R"({"prompt":"x"})";
+  const auto status = [&](const std::string& name, const std::string& value) {
+    return ask("POST", kCompletions, body, {{name, value}}).status;
+  };
+  EXPECT_EQ(status("Content-Encoding", "gzip"), 415);
+  EXPECT_EQ(status("Content-Encoding", "Identity"), 200);
+  EXPECT_EQ(status("Content-Type", "application/json; charset=iso-8859-1"), 415);
+  EXPECT_EQ(status("Content-Type", "application/json; Charset=\"UTF-8\"; x=y"), 200);
+  EXPECT_EQ(status("Content-Type", "nonsense"), 200);
+}
+
 TEST_F(EndpointTest, AllowsOnlyListedOrigins) {
   config_.router.cors_origins = {"http://a.org"};
   start();

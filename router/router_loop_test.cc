@@ -193,7 +193,7 @@ TEST_F(RouterLoopTest, RunsLocallyWhenItAlwaysShould) {
   const auto run = d0->next<wire::Run>();
   ASSERT_TRUE(run);
   EXPECT_EQ(run->body.sampling.seed, 9u);
-  d0->tokens(run->body.key, 0, {10}, FinishReason::kStop);
+  d0->tokens(run->body.key, 0, {10}, FinishReason::kLength);
   ASSERT_TRUE(answer->wait_done());
   EXPECT_EQ(text(*answer), decoded({10}));
 }
@@ -238,7 +238,7 @@ TEST_F(RouterLoopTest, SendsEveryPromptAndChoiceOfARequest) {
     for (const uint32_t choice : {1u, 0u}) {
       p0->tokens(prefill->body.key, 0,
                  {static_cast<TokenId>(10 * prompt) + static_cast<int>(choice)},
-                 FinishReason::kStop, choice);
+                 FinishReason::kLength, choice);
     }
   }
   ASSERT_TRUE(answer->wait_done());
@@ -330,7 +330,7 @@ TEST_F(RouterLoopTest, GoesOnWithTheOutputAfterADecodeWorkersDeath) {
   p0->tokens(key, 2, {99});  // of the attempt that was given up
   p0->tokens(second->body.key, 2, {12});
   d1->tokens(second->body.key, 2, {12});
-  d1->tokens(second->body.key, 3, {13}, FinishReason::kStop);
+  d1->tokens(second->body.key, 3, {13}, FinishReason::kLength);
   ASSERT_TRUE(answer->wait_done());
   std::string streamed;
   for (const std::string& event : events(answer->body())) {
@@ -431,7 +431,7 @@ TEST_F(RouterLoopTest, FollowsALegChangeAndIgnoresTheOldLeg) {
   d0->tokens(old_leg, 1, {77});
   EXPECT_EQ(d0->next<wire::Cancel>()->reason, "superseded");
   d0->send(wire::Goodbye{d0->id()});  // it no longer matters
-  d1->tokens(key, 2, {12}, FinishReason::kStop);
+  d1->tokens(key, 2, {12}, FinishReason::kLength);
   ASSERT_TRUE(answer->wait_done());
   EXPECT_EQ(text(*answer), decoded({10, 11, 12}));
 }
@@ -473,7 +473,7 @@ TEST_F(RouterLoopTest, IgnoresMessagesThatMakeNoSense) {
   p0->tokens({key.request, 5, 0}, 0, {66});          // no such attempt
   p0->send(wire::LegChanged{{key.request, 0, 40}, p0->id(), "no such leg"});
   p0->send(wire::Grant{});
-  p0->tokens(key, 0, {10}, FinishReason::kStop);
+  p0->tokens(key, 0, {10}, FinishReason::kLength);
   ASSERT_TRUE(answer->wait_done());
   EXPECT_EQ(text(*answer), decoded({10}));
 }

@@ -12,9 +12,11 @@ ChoiceDelta ChoiceStream::push(TokenId id, const wire::TokenLogprob* logprob,
     delta.logprobs = {*logprob};
   }
   ids_.push_back(id);
-  // The end token is no text of the answer, whatever skip_special_tokens says.
-  const bool ended_by_token = finish == wire::FinishReason::kStop && tokenizer_->is_end(id);
-  std::string text = ended_by_token ? std::string() : detokenizer_.feed(id);
+  // A worker stops at a token: the model's end, which is no text of the answer whatever
+  // skip_special_tokens says, or one of stop_token_ids, which is shown like a stop string.
+  const bool hidden = finish == wire::FinishReason::kStop &&
+                      (tokenizer_->is_end(id) || !options_.include_stop_text);
+  std::string text = hidden ? std::string() : detokenizer_.feed(id);
   if (finish != wire::FinishReason::kNone) {
     text += detokenizer_.finish();
   }

@@ -80,6 +80,16 @@ TEST_F(ChoiceStreamTest, LeavesTheEndTokenOutOfTheTextInEveryMode) {
   }
 }
 
+TEST_F(ChoiceStreamTest, ShowsATokenThatStoppedLikeAStopString) {
+  for (const bool include : {false, true}) {
+    ChoiceStream::Options options;
+    options.include_stop_text = include;
+    ChoiceStream stream(tokenizer_, 0, options);
+    EXPECT_EQ(joined(stream, {ids("a")[0], ids("b")[0]}, FinishReason::kStop),
+              include ? "ab" : "a");
+  }
+}
+
 TEST_F(ChoiceStreamTest, ShowsAnEndTokenThatDidNotEndWhenAsked) {
   const TokenId end = tokenizer_.end_ids()[0];
   ChoiceStream::Options options;

@@ -58,6 +58,11 @@ std::string trimmed(double v) {
 
 }  // namespace
 
+std::string shortened(std::string_view text) {
+  constexpr size_t kShown = 100;
+  return text.size() <= kShown ? std::string(text) : std::string(text.substr(0, kShown)) + "...";
+}
+
 void FieldReader::fail(std::string_view field, std::string message) {
   if (status_.ok()) {
     status_ = invalid_argument(std::move(message));

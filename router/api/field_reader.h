@@ -16,6 +16,9 @@
 
 namespace baton::router {
 
+// What a client wrote, for an error message: cut after 100 bytes.
+std::string shortened(std::string_view text);
+
 class FieldReader {
  public:
   // `object` and the names given to the readers (literals) outlive the reader.

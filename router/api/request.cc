@@ -1,6 +1,7 @@
 #include "router/api/request.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/json/parse.hpp>
 #include <charconv>
 #include <cmath>
@@ -39,7 +40,7 @@ void read_bias(FieldReader& fields, wire::SamplingSpec& sampling, int32_t vocab)
     const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
     if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || id < 0 ||
         id >= vocab) {
-      fields.fail("logit_bias", "'logit_bias' names '" + std::string(key) +
+      fields.fail("logit_bias", "'logit_bias' names '" + shortened(key) +
                                     "', which is no token id from 0 to " +
                                     std::to_string(vocab - 1));
       return;
@@ -323,7 +324,11 @@ Parsed<ApiRequest> parse_completion(const boost::json::object& body, const Serve
     read_prompts(fields, request, model);
   }
   if (const auto best = fields.integer("best_of", 0, kMaxChoices)) {
-    if (*best > 1 && *best != request.n) {
+    if (*best > 0 && *best < request.n) {
+      fields.fail("best_of", "'best_of' must not be less than 'n'");
+    } else if (*best > 1 && request.stream) {
+      fields.fail("best_of", "'best_of' is not allowed with 'stream': true");
+    } else if (*best > request.n) {
       fields.fail("best_of", "'best_of' other than 'n' is not supported");
     }
   }
@@ -372,7 +377,13 @@ Parsed<ApiRequest> parse_chat(const boost::json::object& body, const ServedModel
     }
   }
   fields.refuse("functions", "use 'tools'");
-  fields.ignore({"reasoning_effort"});
+  constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
+                                                        "high", "xhigh",   "max"};
+  const std::optional<std::string> effort = fields.text("reasoning_effort");
+  if (effort && std::find(kEfforts.begin(), kEfforts.end(), *effort) == kEfforts.end()) {
+    fields.fail("reasoning_effort",
+                "'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max");
+  }
   return finish(fields, std::move(request));
 }
 

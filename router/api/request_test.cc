@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "router/api/field_reader.h"
 #include "router/router_fixture.h"
 
 namespace baton::router {
@@ -186,6 +187,13 @@ TEST_F(RequestTest, RefusesBadLogitBias) {
   }
 }
 
+TEST_F(RequestTest, NeverRepeatsALongTextOfTheClient) {
+  EXPECT_EQ(shortened("abc"), "abc");
+  EXPECT_EQ(shortened(std::string(101, 'm')), std::string(100, 'm') + "...");
+  EXPECT_LT(completion_fault("\"logit_bias\":{\"" + std::string(100'000, 'x') + "\":1}").size(),
+            300u);
+}
+
 TEST_F(RequestTest, ReadsStopsAndBoundsThem) {
   EXPECT_EQ(completion(R"({"prompt":"a","stop":"x"})", tokenizer_).stop.size(), 1u);
   EXPECT_TRUE(completion(R"({"prompt":"a","stop":[]})", tokenizer_).stop.empty());
@@ -326,6 +334,14 @@ TEST_F(RequestTest, RefusesByNameWhatIsNotSupported) {
   EXPECT_EQ(completion_fault(R"("best_of":3)"),
             "best_of: 'best_of' other than 'n' is not supported");
   EXPECT_EQ(completion_fault(R"("n":3,"best_of":3)"), "");
+  EXPECT_EQ(completion_fault(R"("n":2,"best_of":1)"),
+            "best_of: 'best_of' must not be less than 'n'");
+  EXPECT_EQ(completion_fault(R"("n":2,"best_of":2,"stream":true)"),
+            "best_of: 'best_of' is not allowed with 'stream': true");
+  EXPECT_EQ(chat_fault(R"("reasoning_effort":"low")"), "");
+  EXPECT_EQ(chat_fault(R"("reasoning_effort":"enormous")"),
+            "reasoning_effort: 'reasoning_effort' must be none, minimal, low, medium, high, xhigh "
+            "or max");
   for (const std::string value : {"5", "{}", R"({"type":"json_object"})", R"({"type":5})"}) {
     EXPECT_EQ(chat_fault("\"response_format\":" + value),
               "response_format: 'response_format' must be {\"type\": \"text\"}");

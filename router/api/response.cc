@@ -138,7 +138,7 @@ void ResponseFormat::append_logprobs(std::string& out, const std::vector<TokenId
                                      const std::vector<wire::TokenLogprob>& logprobs,
                                      size_t text_offset) const {
   out += ",\"logprobs\":";
-  if (request_.sampling.logprobs < 0) {
+  if (request_.sampling.logprobs < 0 || ids.empty()) {
     out += "null";
     return;
   }

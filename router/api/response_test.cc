@@ -149,6 +149,17 @@ TEST_F(ResponseTest, WritesUsageOnlyWhenAsked) {
   EXPECT_EQ(last.at("baton"), json(R"({"a":1})"));
 }
 
+TEST_F(ResponseTest, WritesNoEmptyLogprobsAtTheEndOfAChat) {
+  const ApiRequest request = chat_of(R"(,"stream":true,"logprobs":true)");
+  ResponseFormat out = format(request);
+  ChoiceDelta last = delta("x", FinishReason::kStop);
+  last.logprobs = {{-1, {}}};
+  const std::vector<std::string> got = events(out.delta_events(last, 0, nullptr, nullptr));
+  ASSERT_EQ(got.size(), 2u);
+  EXPECT_FALSE(json(got[0]).at("choices").at(0).at("logprobs").is_null());
+  EXPECT_TRUE(json(got[1]).at("choices").at(0).at("logprobs").is_null());
+}
+
 TEST_F(ResponseTest, FramesTheEndAndErrors) {
   EXPECT_EQ(events(ResponseFormat::done_event()), std::vector<std::string>{"[DONE]"});
   EXPECT_EQ(events(ResponseFormat::error_event("{}")), std::vector<std::string>{"{}"});

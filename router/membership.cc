@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/log.h"
 
@@ -33,11 +34,19 @@ void PrefixView::apply(const wire::Heartbeat& heartbeat) {
     blocks_.erase(hash);
   }
   blocks_.insert(heartbeat.cache_added.begin(), heartbeat.cache_added.end());
+  expected_before_ = std::exchange(expected_, {});
+}
+
+void PrefixView::expect(const std::vector<U128>& chain) {
+  if (expected_.size() < kLimit) {
+    expected_.insert(chain.begin(), chain.end());
+  }
 }
 
 int PrefixView::leading(const std::vector<U128>& chain) const {
-  const auto missing = std::find_if(chain.begin(), chain.end(),
-                                    [this](const U128& hash) { return !blocks_.contains(hash); });
+  const auto missing = std::find_if(chain.begin(), chain.end(), [this](const U128& hash) {
+    return !blocks_.contains(hash) && !expected_.contains(hash) && !expected_before_.contains(hash);
+  });
   return static_cast<int>(missing - chain.begin());
 }
 

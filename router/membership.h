@@ -16,17 +16,22 @@
 
 namespace baton::router {
 
-// Block hashes that a worker said it holds: hints, bounded in number.
+// Block hashes that a worker said it holds, and those that it has just computed for this router and
+// will tell of: hints, bounded in number.
 class PrefixView {
  public:
   void apply(const wire::Heartbeat& heartbeat);
+  // Counts as held until the second heartbeat from now, which tells the truth.
+  void expect(const std::vector<U128>& chain);
   // How many leading blocks of the chain are held.
   int leading(const std::vector<U128>& chain) const;
-  bool empty() const { return blocks_.empty(); }
+  bool empty() const { return blocks_.empty() && expected_.empty() && expected_before_.empty(); }
 
  private:
   static constexpr size_t kLimit = 1 << 20;
   std::unordered_set<U128> blocks_;
+  std::unordered_set<U128> expected_;         // since the last heartbeat
+  std::unordered_set<U128> expected_before_;  // since the one before
 };
 
 enum class WorkerHealth : uint8_t { kReady, kDraining };

@@ -195,6 +195,19 @@ TEST(PrefixViewTest, FollowsWhatTheWorkerSays) {
   EXPECT_EQ(view.leading({}), 0);
 }
 
+TEST(PrefixViewTest, ExpectsWhatWasJustComputedForTwoHeartbeats) {
+  PrefixView view;
+  view.expect({{0, 1}, {0, 2}});
+  EXPECT_FALSE(view.empty());
+  EXPECT_EQ(view.leading({{0, 1}, {0, 2}, {0, 3}}), 2);
+  view.apply({});
+  EXPECT_EQ(view.leading({{0, 1}}), 1);  // it may have been sent before
+  wire::Heartbeat heartbeat;
+  heartbeat.cache_added = {{0, 1}};
+  view.apply(heartbeat);
+  EXPECT_EQ(view.leading({{0, 1}, {0, 2}}), 1);  // the other is not kept
+}
+
 TEST(PrefixViewTest, ForgetsEverythingWhenEventsWereLost) {
   PrefixView view;
   wire::Heartbeat heartbeat;

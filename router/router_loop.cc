@@ -295,7 +295,10 @@ void RouterLoop::take_tokens(RouterRun& run, const wire::Tokens& tokens) {
   if (tokens.ids.empty() || tokens.choice >= run.choices.size()) {
     return;
   }
-  note_prefilled(run);
+  if (!run.prefilled) {
+    note_prefilled(run);
+    expect_prefix(run);
+  }
   Exchange* exchange = find_exchange(run.exchange);
   if (exchange == nullptr) {
     return;

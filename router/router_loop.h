@@ -90,6 +90,7 @@ class RouterLoop {
   Status place(RouterRun& run);
   void send_run(RouterRun& run, const Placement& placement);
   void note_prefilled(RouterRun& run);
+  void expect_prefix(const RouterRun& run);
   void release_load(RouterRun& run);
   void restart(RouterRun& run, const Status& why, std::string_view reason);
   void cancel_workers(const RouterRun& run, std::string_view reason);

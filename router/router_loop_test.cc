@@ -462,6 +462,26 @@ TEST_F(RouterLoopTest, RestartsARunThatSkippedATokenInsteadOfHidingIt) {
   EXPECT_EQ(again->body.choices[0].output, std::vector<TokenId>{10});
 }
 
+TEST_F(RouterLoopTest, SendsARepeatedPromptWhereItWasJustComputed) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto p1 = worker(wire::Role::kPrefill, 1);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  std::string ids = "1";
+  for (int i = 2; i <= 70; ++i) {
+    ids += "," + std::to_string(i);
+  }
+  const auto busy = post();  // keeps p0 occupied, so that the prompt goes to p1
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  const auto first = post(",\"prompt\":[" + ids + "]");
+  p1->tokens(p1->next<wire::Prefill>()->body.key, 0, {10}, FinishReason::kLength);
+  ASSERT_TRUE(first->wait_done());
+  p0->tokens(key, 0, {10}, FinishReason::kLength);
+  ASSERT_TRUE(busy->wait_done());
+  const auto second = post(",\"prompt\":[" + ids + "]");
+  EXPECT_TRUE(p1->next<wire::Prefill>());
+}
+
 TEST_F(RouterLoopTest, IgnoresMessagesThatMakeNoSense) {
   start();
   const auto p0 = worker(wire::Role::kPrefill, 0);

@@ -19,6 +19,15 @@ std::vector<TokenId> known_tokens(const wire::RunBody& body) {
   return tokens;
 }
 
+PrefixChain chain_for(const WorkerState& worker, std::span<const TokenId> tokens,
+                      std::string_view salt) {
+  const wire::WorkerInfo& info = worker.info;
+  const auto block = static_cast<int>(info.block_tokens);
+  const U128 root =
+      prefix_hash::root_hash(info.model_hash, info.numerics, static_cast<int>(info.segments), salt);
+  return {block, prefix_hash::chain(root, tokens, block)};
+}
+
 // The block hashes of `tokens` at every block size that a worker has. All workers have the same
 // model and numerics (Membership).
 std::vector<PrefixChain> chains(std::span<const TokenId> tokens, std::string_view salt,
@@ -31,12 +40,9 @@ std::vector<PrefixChain> chains(std::span<const TokenId> tokens, std::string_vie
       const bool known = std::any_of(out.begin(), out.end(), [block](const PrefixChain& chain) {
         return chain.block_tokens == block;
       });
-      if (known || worker->prefixes.empty()) {
-        continue;
+      if (!known && !worker->prefixes.empty()) {
+        out.push_back(chain_for(*worker, tokens, salt));
       }
-      const U128 root = prefix_hash::root_hash(worker->info.model_hash, worker->info.numerics,
-                                               static_cast<int>(worker->info.segments), salt);
-      out.push_back({block, prefix_hash::chain(root, tokens, block)});
     }
   }
   return out;
@@ -109,6 +115,15 @@ void RouterLoop::note_prefilled(RouterRun& run) {
   const Incarnation where = run.local ? run.decodes[0] : run.prefill;
   if (WorkerState* worker = workers_.find(where)) {
     worker->assigned_prompt_tokens -= run.assigned_tokens;
+  }
+}
+
+// The worker has the prompt's blocks now, but says so with a later heartbeat only: the same prompt
+// sent again at once should find them.
+void RouterLoop::expect_prefix(const RouterRun& run) {
+  const Incarnation where = run.local ? run.decodes[0] : run.prefill;
+  if (WorkerState* worker = workers_.find(where)) {
+    worker->prefixes.expect(chain_for(*worker, known_tokens(run.body), run.body.cache_salt).hashes);
   }
 }
 

@@ -281,11 +281,15 @@ void PrefillRole::finish_prompt(PrefillRun& run, engine::SequenceOutput& output)
     }
     choice.finished = worker::wire_finish(sampled.finish);
     all_finished = all_finished && choice.finished != wire::FinishReason::kNone;
-    send_tokens(run, choice);
     run.sampled.push_back(std::move(choice));
   }
   if (all_finished) {
-    send_timings(run);
+    send_timings(run);  // first: with its last token the router forgets the run
+  }
+  for (const wire::CommittedChoice& choice : run.sampled) {
+    send_tokens(run, choice);
+  }
+  if (all_finished) {
     close(run, "finished");
     return;
   }

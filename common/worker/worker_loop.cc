@@ -125,7 +125,6 @@ void WorkerLoop::tick(Role& role) {
   heartbeat.cache_overflow = events.overflow;
   role.describe_load(heartbeat);
   links_.tick(now, heartbeat);
-  health_.registered = links_.welcomed() > 0;
   export_metrics();
 }
 
@@ -182,6 +181,7 @@ void WorkerLoop::run(Role& role) {
     const TimePoint now = clock_.now();
     health_.last_turn_ns = now.time_since_epoch().count();
     links_.poll();
+    health_.registered = links_.welcomed() > 0;
     role.on_wake();
     finish_step(role);
     if (!step_running_) {

@@ -36,6 +36,10 @@ class Streams200(unittest.TestCase):
         with Cluster("deploy/local-2p2d.yaml", sets=[f"router.local_prefill={mode}"]) as cluster:
             if Streams200.solo is None:
                 Streams200.solo = [self.ask(cluster, request) for request in wanted]
+            # Buffers that follow the largest batch get their full size: long streams all at once.
+            in_parallel([lambda seed=seed: cluster.client().completion(
+                prompts.ids(8, seed=seed), max_tokens=64, ignore_eos=True)
+                for seed in range(STREAMS)])
             for number in range(ROUNDS):
                 random.Random(number).shuffle(order)
                 answers = in_parallel([lambda i=i: self.ask(cluster, wanted[i]) for i in order])

@@ -73,13 +73,9 @@ Status DecodeRole::check(const wire::RunBody& body) const {
                             " is more than the batch of decode worker " + env_.entry.name + " (" +
                             std::to_string(env_.entry.max_batch_sequences) + ")");
   }
-  size_t longest = 0;
-  for (const wire::ChoiceState& choice : body.choices) {
-    longest = std::max(longest, choice.output.size());
-  }
-  const auto tokens = static_cast<int>(body.prompt.size() + longest);
-  const int tails = static_cast<int>(body.choices.size());
-  if (env_.blocks.blocks_for(tokens) + tails > env_.blocks.total()) {
+  const int tokens = base_size(body);
+  const int tail = tail_blocks(body, tokens, env_.blocks.block_tokens());
+  if (env_.blocks.blocks_for(tokens) + tail > env_.blocks.total()) {
     return invalid_argument(
         "request of " + std::to_string(tokens) +
         " tokens does not fit the KV pool of decode worker " + env_.entry.name + " (" +
@@ -113,9 +109,9 @@ DecodeRun& DecodeRole::add_run(wire::RunBody body, Incarnation router) {
   if (body.deadline_ms > 0) {
     run->deadline = run->arrived + std::chrono::milliseconds(body.deadline_ms);
   }
-  const int vocab = env_.engine.description().vocab;
+  const model::ModelDescription& model = env_.engine.description();
   for (size_t choice = 0; choice < body.choices.size(); ++choice) {
-    run->samplers.push_back(worker::make_sampler(body, choice, vocab));
+    run->samplers.push_back(worker::make_sampler(body, choice, model.vocab, model.max_context));
   }
   run->choices = body.choices;
   run->body = std::move(body);
@@ -192,10 +188,10 @@ void DecodeRole::send_tokens(DecodeRun& run, int choice, uint32_t first_index,
   (void)env_.links.send(run.router, tokens).ok();  // a lost router ends its runs by itself
 }
 
-void DecodeRole::fail(DecodeRun& run, const Status& why, uint32_t retry_after_ms) {
+void DecodeRole::fail(DecodeRun& run, const Status& why) {
   (void)env_.links
-      .send(run.router, wire::RunFailed{run.body.key, env_.incarnation, why.code(), why.message(),
-                                        retry_after_ms})
+      .send(run.router,
+            wire::RunFailed{run.body.key, env_.incarnation, why.code(), why.message(), 0})
       .ok();
   close(run, why.message());
 }
@@ -217,16 +213,14 @@ void DecodeRole::close(DecodeRun& run, const std::string& reason) {
   if (run.state == RunState::kClosing) {
     return;
   }
-  std::erase(admission_, run.id);
   if (run.state == RunState::kReserving) {
     agent_->deny(run.reservation, cancelled(reason), 0);
     by_reservation_.erase(run.reservation);
   } else if (run.ticket_open) {
     agent_->abort_reservation(run.reservation, reason);
   }
-  run.state = RunState::kClosing;
+  retire(run);
   run.base.reset();
-  by_request_.erase(run.body.key.request);
   std::vector<Lane*> own;
   for (auto& [id, lane] : lanes_) {
     if (&lane->run == &run) {
@@ -237,6 +231,16 @@ void DecodeRole::close(DecodeRun& run, const std::string& reason) {
     close_lane(*lane);
   }
   erase_if_quiet(run);
+}
+
+// The run takes part in nothing any more; what still uses its blocks is waited for.
+void DecodeRole::retire(DecodeRun& run) {
+  if (run.state == RunState::kWaiting || run.state == RunState::kReserving) {
+    std::erase(admission_, run.id);
+  }
+  release_slots(run, run.slots);
+  by_request_.erase(run.body.key.request);
+  run.state = RunState::kClosing;
 }
 
 // Ends a lane at once, or after the step that computes it.
@@ -271,7 +275,7 @@ void DecodeRole::finish_if_done(DecodeRun& run) {
 }
 
 void DecodeRole::describe_load(wire::Heartbeat& heartbeat) {
-  heartbeat.running = static_cast<uint32_t>(lanes_.size());
+  heartbeat.running = static_cast<uint32_t>(slots_);  // promised ones too: they will decode soon
   heartbeat.waiting = static_cast<uint32_t>(admission_.size());
   for (const auto& [id, lane] : lanes_) {
     if (lane->sequence.pending() > 1) {
@@ -290,7 +294,7 @@ void DecodeRole::describe_load(wire::Heartbeat& heartbeat) {
   for (const kv_transfer::TransferAgent::Link& link : agent_->links()) {
     heartbeat.links.push_back({link.peer, link.transport});
   }
-  running_gauge_.set(heartbeat.running);
+  running_gauge_.set(static_cast<double>(runs_.size() - admission_.size()));
   waiting_gauge_.set(heartbeat.waiting);
 }
 

@@ -44,6 +44,7 @@ class DecodeRole final : public worker::Role {
   void begin_drain() override { draining_ = true; }
   bool idle() const override { return runs_.empty(); }
   void fail_all(const Status& why) override;
+  void on_stuck(bool stuck) override { agent_->set_stuck(stuck); }
   void describe_load(wire::Heartbeat& heartbeat) override;
 
  private:
@@ -61,17 +62,23 @@ class DecodeRole final : public worker::Role {
   // Admission and hand-over.
   void admit();
   bool try_admit(DecodeRun& run);
-  bool fits(int blocks) const;
+  bool fits(const DecodeRun& run, int found, int kv_tokens) const;
+  void take_slots(DecodeRun& run, int kv_tokens);
+  void release_slots(DecodeRun& run, int count);
+  void grant(DecodeRun& run, kv_cache::BlockPool::Hit hit);
+  void prefill_here(DecodeRun& run, kv_cache::BlockPool::Hit hit);
   void on_event(kv_transfer::Event event);
   void on_reserve(kv_transfer::ReserveArrived reserve);
   void on_committed(kv_transfer::TransferCommitted committed);
+  Status check_commit(const DecodeRun& run, const wire::Commit& commit) const;
   void on_ticket_over(uint64_t reservation, bool released, const Status& why);
 
   // Steps.
   SequenceId new_sequence() { return SequenceId{next_sequence_++}; }
   Lane& add_lane(worker::Sequence sequence, DecodeRun& run, int choice);
   void fork_ready(engine::BatchPlan& plan);
-  bool fork(DecodeRun& run, engine::BatchPlan& plan);
+  void fork(DecodeRun& run, engine::BatchPlan& plan);
+  void preempt(Lane& lane);
   void resume_preempted();
   bool feed(Lane& lane, int count, engine::BatchPlan& plan);
   bool make_room(const Lane& lane);
@@ -84,8 +91,9 @@ class DecodeRole final : public worker::Role {
   // Results and ends.
   void send_tokens(DecodeRun& run, int choice, uint32_t first_index, std::vector<TokenId> ids,
                    std::vector<wire::TokenLogprob> logprobs);
-  void fail(DecodeRun& run, const Status& why, uint32_t retry_after_ms = 0);
+  void fail(DecodeRun& run, const Status& why);
   void close(DecodeRun& run, const std::string& reason);
+  void retire(DecodeRun& run);
   void close_lane(Lane& lane);
   void erase_if_quiet(DecodeRun& run);
   void finish_if_done(DecodeRun& run);
@@ -102,6 +110,8 @@ class DecodeRole final : public worker::Role {
   std::deque<uint64_t> admission_;
   Lanes lanes_;
   int preempted_ = 0;
+  int slots_ = 0;    // sums over the admitted runs
+  int growing_ = 0;  // the watermark: blocks kept free so that what runs can go on
   uint64_t next_run_ = 1;
   uint64_t next_sequence_ = 1;
   bool draining_ = false;

@@ -2,13 +2,13 @@
 
 // One request on a decode worker.
 //
-//   by hand-over:  reserving --admitted--> granted --data committed--> forking --> decoding -->
-//   gone local prefill: waiting   --admitted--> prefilling --prompt fed--> forking --> decoding -->
-//   gone
+//   by hand-over:   reserving --admitted--> granted ----data committed--> forking --> decoding
+//   local prefill:  waiting ----admitted--> prefilling --prompt fed-----> forking --> decoding
 //
 // Cancel, failure and deadline lead to closing from everywhere; the run leaves when no step and no
 // transfer uses its blocks.
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -66,9 +66,18 @@ struct DecodeRun {
   std::vector<wire::ChoiceState> choices;
   std::unique_ptr<worker::Sequence> base;  // in kForking: the prompt with its KV
   int lanes = 0;
+  // While admitted: choices that go on, each a sequence of the batch now or soon; and how many of
+  // them may come to need another block after their first step.
+  int slots = 0;
+  int growing = 0;
   wire::RunTimings timings;
   bool timings_sent = false;
 
+  // Whether the choice takes its next token from the base's last row.
+  bool sampled_with_prompt(size_t choice) const {
+    return choices[choice].finished == wire::FinishReason::kNone &&
+           (choices.size() == 1 || choices[choice].output.empty());
+  }
   int prompt_tokens() const { return static_cast<int>(body.prompt.size()); }
   // Tokens of the base: with one choice its earlier output is part of it, since nothing forks.
   std::vector<TokenId> base_tokens() const {
@@ -78,8 +87,25 @@ struct DecodeRun {
     }
     return tokens;
   }
-  // Blocks beyond the base's own that the first step of the choices needs at most.
-  int tail_blocks() const { return static_cast<int>(choices.size()); }
 };
+
+// Tokens of the base of a request that has not begun.
+inline int base_size(const wire::RunBody& body) {
+  const size_t output = body.choices.size() == 1 ? body.choices[0].output.size() : 0;
+  return static_cast<int>(body.prompt.size() + output);
+}
+
+// Blocks beyond those of the base's `kv_tokens` that the first step of all choices needs: each goes
+// on in a copy of the partial last block, or in a new one; one of them takes the base's own.
+inline int tail_blocks(const wire::RunBody& body, int kv_tokens, int block_tokens) {
+  int tail = kv_tokens % block_tokens == 0 ? 0 : -1;
+  for (const wire::ChoiceState& choice : body.choices) {
+    if (choice.finished == wire::FinishReason::kNone) {
+      const auto size = static_cast<int>(body.prompt.size() + choice.output.size());
+      tail += size / block_tokens + 1 - kv_tokens / block_tokens;
+    }
+  }
+  return std::max(tail, 0);
+}
 
 }  // namespace baton::decode_worker

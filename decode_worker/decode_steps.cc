@@ -19,7 +19,7 @@ void ask_for_samples(Lane& lane, engine::SequencePlan& entry) {
     return;
   }
   for (size_t i = 0; i < run.choices.size(); ++i) {
-    if (run.choices.size() == 1 || run.choices[i].output.empty()) {
+    if (run.sampled_with_prompt(i)) {
       entry.samples.push_back({&run.samplers[i]});
     }
   }
@@ -46,35 +46,26 @@ void DecodeRole::fork_ready(engine::BatchPlan& plan) {
   std::sort(ready.begin(), ready.end(),
             [](const DecodeRun* a, const DecodeRun* b) { return a->id < b->id; });
   for (DecodeRun* run : ready) {
-    if (!fork(*run, plan)) {
-      break;  // no block for a copy: they come free when lanes finish or are preempted
-    }
+    fork(*run, plan);
   }
 }
 
-// A lane for every choice that goes on: copies of the base, and the base itself for the last.
-bool DecodeRole::fork(DecodeRun& run, engine::BatchPlan& plan) {
+// A lane for every choice that goes on: copies of the base, and the base itself for the last. A
+// sibling for whose copy there is no block starts as if it had been preempted: were it waited for,
+// several forks could wait for each other's blocks for ever.
+void DecodeRole::fork(DecodeRun& run, engine::BatchPlan& plan) {
   std::vector<int> open;
   for (size_t i = 0; i < run.choices.size(); ++i) {
     if (run.choices[i].finished == wire::FinishReason::kNone) {
       open.push_back(static_cast<int>(i));
     }
   }
-  if (open.empty()) {
-    finish_if_done(run);
-    return true;
-  }
-  const int copies = run.base->computed() % env_.blocks.block_tokens() == 0
-                         ? 0
-                         : static_cast<int>(open.size()) - 1;
-  if (env_.blocks.available() < copies) {
-    return false;
-  }
   std::vector<worker::Sequence> sequences;
   for (size_t i = 0; i + 1 < open.size(); ++i) {
-    Result<worker::Sequence> sibling = run.base->fork(new_sequence(), env_.blocks, plan);
-    BATON_CHECK(sibling.ok(), "blocks counted wrongly");
-    sequences.push_back(std::move(sibling).value());
+    const SequenceId id = new_sequence();
+    Result<worker::Sequence> sibling = run.base->fork(id, env_.blocks, plan);
+    sequences.push_back(sibling.ok() ? std::move(sibling).value()
+                                     : worker::Sequence(id, run.base->tokens()));
   }
   sequences.push_back(std::move(*run.base));
   run.base.reset();
@@ -85,9 +76,18 @@ bool DecodeRole::fork(DecodeRun& run, engine::BatchPlan& plan) {
     for (size_t k = known; k < output.size(); ++k) {
       sequences[i].append(output[k]);
     }
-    add_lane(std::move(sequences[i]), run, open[i]);
+    Lane& lane = add_lane(std::move(sequences[i]), run, open[i]);
+    if (lane.sequence.blocks().empty()) {
+      preempt(lane);
+    }
   }
-  return true;
+}
+
+void DecodeRole::preempt(Lane& lane) {
+  lane.sequence.drop_kv();
+  lane.preempted = true;
+  ++preempted_;
+  preemptions_.add();
 }
 
 void DecodeRole::resume_preempted() {
@@ -101,8 +101,8 @@ void DecodeRole::resume_preempted() {
     worker::Sequence& sequence = lane->sequence;
     kv_cache::BlockPool::Hit hit =
         env_.blocks.match(sequence.tokens(), sequence.size() - 1, lane->run.body.cache_salt);
-    const int missing =
-        env_.blocks.blocks_for(sequence.size() + 1) - static_cast<int>(hit.blocks.size());
+    const int missing = std::min(env_.blocks.blocks_for(sequence.size() + 1), env_.blocks.total()) -
+                        static_cast<int>(hit.blocks.size());
     // Alone it may take the last block; beside others they keep one each, or it would only push
     // them out in turn.
     const int others = static_cast<int>(lanes_.size()) - preempted_;
@@ -124,10 +124,7 @@ bool DecodeRole::make_room(const Lane& lane) {
     if (victim.preempted || victim.fed_in_step > 0 || victim.closed) {
       continue;
     }
-    victim.sequence.drop_kv();
-    victim.preempted = true;
-    ++preempted_;
-    preemptions_.add();
+    preempt(victim);
     return &victim != &lane;
   }
   return false;
@@ -184,7 +181,7 @@ std::unique_ptr<engine::BatchPlan> DecodeRole::plan_step() {
   if (plan->sequences.empty() && preempted_ > 0 && preempted_ == static_cast<int>(lanes_.size())) {
     // Alone in the pool and still too large: it can never go on.
     Lane& oldest = *lanes_.begin()->second;
-    const int blocks = env_.blocks.blocks_for(oldest.sequence.size() + 1);
+    const int blocks = env_.blocks.blocks_for(oldest.sequence.size());
     if (blocks > env_.blocks.total()) {
       fail(oldest.run,
            resource_exhausted("the sequence has outgrown the KV pool of decode worker " +
@@ -192,7 +189,8 @@ std::unique_ptr<engine::BatchPlan> DecodeRole::plan_step() {
                               " blocks)"));
     }
   }
-  return plan->sequences.empty() && plan->copies.empty() ? nullptr : std::move(plan);
+  // When nothing could be fed all lanes are preempted, and nobody needs the copies.
+  return plan->sequences.empty() ? nullptr : std::move(plan);
 }
 
 // ---------------------------------------------------------------- results of a step
@@ -258,7 +256,7 @@ void DecodeRole::base_done(Lane& lane, const engine::SequenceOutput& output) {
   lanes_.erase(run.base->id());
   size_t next = 0;
   for (size_t i = 0; i < run.choices.size(); ++i) {
-    if (run.choices.size() == 1 || run.choices[i].output.empty()) {
+    if (run.sampled_with_prompt(i)) {
       take_sample(run, static_cast<int>(i), output.samples[next++]);
     }
   }
@@ -270,6 +268,9 @@ void DecodeRole::take_sample(DecodeRun& run, int choice, const sampling::Sampled
   const auto index = static_cast<uint32_t>(state.output.size());
   state.output.push_back(sampled.id);
   state.finished = worker::wire_finish(sampled.finish);
+  if (state.finished != wire::FinishReason::kNone) {
+    release_slots(run, 1);
+  }
   std::vector<wire::TokenLogprob> logprobs;
   if (sampled.logprobs) {
     logprobs.push_back(worker::wire_logprob(*sampled.logprobs));

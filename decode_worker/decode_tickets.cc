@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "common/base/log.h"
@@ -46,8 +47,9 @@ void DecodeRole::on_reserve(kv_transfer::ReserveArrived reserve) {
     status = unavailable("decode worker " + env_.entry.name +
                          " is not connected to the router of the request");
   }
-  if (status.ok() && reserve.kv_tokens < 1) {
-    status = invalid_argument("a reservation for no token");
+  if (status.ok() && (reserve.kv_tokens < 1 || reserve.kv_tokens > base_size(reserve.body))) {
+    status = invalid_argument("a reservation for " + std::to_string(reserve.kv_tokens) +
+                              " tokens of " + std::to_string(base_size(reserve.body)));
   }
   if (!status.ok()) {
     agent_->deny(reserve.reservation, status, 0);
@@ -72,61 +74,86 @@ void DecodeRole::admit() {
       break;
     }
     admission_.pop_front();
-    erase_if_quiet(run);  // it may have been refused
   }
 }
 
-// Room for these blocks, and one more for every lane and ticket so that they can go on.
-bool DecodeRole::fits(int blocks) const {
-  int watermark = static_cast<int>(lanes_.size());
-  for (const auto& [reservation, id] : by_reservation_) {
-    watermark += runs_.at(id)->ticket_open ? 1 : 0;
+// Room for the base and for the first step of its choices, beside the watermark.
+bool DecodeRole::fits(const DecodeRun& run, int found, int kv_tokens) const {
+  const int block_tokens = env_.blocks.block_tokens();
+  const int missing = env_.blocks.blocks_for(kv_tokens) - found / block_tokens;
+  return env_.blocks.available() >=
+         missing + tail_blocks(run.body, kv_tokens, block_tokens) + growing_;
+}
+
+void DecodeRole::take_slots(DecodeRun& run, int kv_tokens) {
+  const int32_t limit = run.body.sampling.max_tokens;
+  // The last token of a choice is never fed.
+  const int64_t longest = static_cast<int64_t>(run.prompt_tokens()) + limit - 1;
+  const bool grows = limit == 0 || longest > int64_t{env_.blocks.blocks_for(kv_tokens + 1)} *
+                                                 env_.blocks.block_tokens();
+  for (const wire::ChoiceState& choice : run.choices) {
+    run.slots += choice.finished == wire::FinishReason::kNone ? 1 : 0;
   }
-  return env_.blocks.available() >= blocks + watermark;
+  run.growing = grows ? run.slots : 0;
+  slots_ += run.slots;
+  growing_ += run.growing;
+}
+
+void DecodeRole::release_slots(DecodeRun& run, int count) {
+  run.slots -= count;
+  slots_ -= count;
+  const int growing = std::min(count, run.growing);
+  run.growing -= growing;
+  growing_ -= growing;
 }
 
 bool DecodeRole::try_admit(DecodeRun& run) {
-  size_t busy = lanes_.size();
-  for (const auto& [id, other] : runs_) {
-    busy += other->state == RunState::kGranted ? other->choices.size() : 0;
-  }
-  if (busy + run.choices.size() > static_cast<size_t>(env_.entry.max_batch_sequences)) {
+  if (slots_ + static_cast<int>(run.choices.size()) > env_.entry.max_batch_sequences) {
     return false;
   }
   const bool local = run.state == RunState::kWaiting;
   const std::vector<TokenId> tokens = run.base_tokens();
   const int kv_tokens = local ? static_cast<int>(tokens.size()) : run.kv_tokens;
-  if (kv_tokens > static_cast<int>(tokens.size())) {
-    agent_->deny(run.reservation, invalid_argument("more KV announced than tokens"), 0);
-    by_reservation_.erase(run.reservation);
-    run.state = RunState::kClosing;
-    by_request_.erase(run.body.key.request);
-    return true;
-  }
   // Here the last token is computed, because its row is sampled; a hand-over may have all.
-  kv_cache::BlockPool::Hit hit =
-      env_.blocks.match(tokens, local ? kv_tokens - 1 : kv_tokens, run.body.cache_salt);
+  const int wanted = local ? kv_tokens - 1 : kv_tokens;
+  // A look first: it may take many turns until there is room, and match() counts as a query.
+  const int found = std::min(env_.blocks.peek(tokens, run.body.cache_salt), wanted);
+  if (!fits(run, found, kv_tokens)) {
+    return false;
+  }
+  kv_cache::BlockPool::Hit hit = env_.blocks.match(tokens, wanted, run.body.cache_salt);
   if (!local) {
     hit.tokens = hit.tokens / run.push_unit_tokens * run.push_unit_tokens;
     hit.blocks.truncate(static_cast<size_t>(hit.tokens / env_.blocks.block_tokens()));
   }
-  const int missing = env_.blocks.blocks_for(kv_tokens) - static_cast<int>(hit.blocks.size());
-  if (!fits(missing + run.tail_blocks())) {
-    return false;
+  if (!fits(run, hit.tokens, kv_tokens)) {
+    return false;  // cached blocks count as available until they are held
   }
   run.started = env_.clock.now();
+  take_slots(run, kv_tokens);
   if (local) {
-    run.timings.prefill_worker = env_.entry.name;
-    run.timings.queue_ms = to_ms(run.started - run.arrived);
-    run.timings.prompt_tokens_cached = static_cast<uint32_t>(hit.tokens);
-    run.timings.prompt_tokens_computed = static_cast<uint32_t>(kv_tokens - hit.tokens);
-    worker::Sequence sequence(new_sequence(), tokens);
-    sequence.adopt(std::move(hit.blocks), hit.tokens);
-    BATON_CHECK(sequence.reserve(kv_tokens, env_.blocks).ok(), "blocks counted wrongly");
-    run.state = RunState::kPrefilling;
-    add_lane(std::move(sequence), run, Lane::kBase);
-    return true;
+    prefill_here(run, std::move(hit));
+  } else {
+    grant(run, std::move(hit));
   }
+  return true;
+}
+
+void DecodeRole::prefill_here(DecodeRun& run, kv_cache::BlockPool::Hit hit) {
+  worker::Sequence sequence(new_sequence(), run.base_tokens());
+  const int size = sequence.size();
+  run.timings.prefill_worker = env_.entry.name;
+  run.timings.queue_ms = to_ms(run.started - run.arrived);
+  run.timings.prompt_tokens_cached = static_cast<uint32_t>(hit.tokens);
+  run.timings.prompt_tokens_computed = static_cast<uint32_t>(size - hit.tokens);
+  sequence.adopt(std::move(hit.blocks), hit.tokens);
+  BATON_CHECK(sequence.reserve(size, env_.blocks).ok(), "blocks counted wrongly");
+  run.state = RunState::kPrefilling;
+  add_lane(std::move(sequence), run, Lane::kBase);
+}
+
+void DecodeRole::grant(DecodeRun& run, kv_cache::BlockPool::Hit hit) {
+  const int missing = env_.blocks.blocks_for(run.kv_tokens) - static_cast<int>(hit.blocks.size());
   Result<kv_cache::BlockLease> incoming = env_.blocks.allocate(missing);
   BATON_CHECK(incoming.ok(), "blocks counted wrongly");
   run.hits = std::move(hit.blocks);
@@ -137,7 +164,6 @@ bool DecodeRole::try_admit(DecodeRun& run) {
   run.state = RunState::kGranted;
   run.ticket_open = true;
   agent_->grant(run.reservation, std::move(ids), hit.tokens);
-  return true;
 }
 
 // ---------------------------------------------------------------- tickets
@@ -155,15 +181,9 @@ void DecodeRole::on_ticket_over(uint64_t reservation, bool released, const Statu
   } else if (run->ticket_open) {
     env_.blocks.mark_quarantined(run->incoming);
   }
-  if (run->state == RunState::kReserving) {
-    // Nobody waits for the answer any more.
-    std::erase(admission_, run->id);
-    by_request_.erase(run->body.key.request);
-    run->state = RunState::kClosing;
-  } else if (run->state == RunState::kGranted) {
+  if (run->state != RunState::kClosing) {
     log_info("hand-over ended before its commit", {{"reason", why.to_string()}});
-    by_request_.erase(run->body.key.request);
-    run->state = RunState::kClosing;
+    retire(*run);
   }
   erase_if_quiet(*run);
 }
@@ -182,6 +202,10 @@ void DecodeRole::on_committed(kv_transfer::TransferCommitted committed) {
     return;
   }
   by_reservation_.erase(committed.reservation);
+  if (const Status status = check_commit(*run, committed.commit); !status.ok()) {
+    fail(*run, status);
+    return;
+  }
   // The base is what has KV; the tokens that the prefill worker sampled follow in each choice.
   run->base = std::make_unique<worker::Sequence>(new_sequence(), run->base_tokens());
   run->hits.append(std::move(run->incoming));
@@ -193,20 +217,52 @@ void DecodeRole::on_committed(kv_transfer::TransferCommitted committed) {
   run->timings.transfer_ms = to_ms(env_.clock.now() - run->started);
   run->state = RunState::kForking;
   for (wire::CommittedChoice& choice : committed.commit.choices) {
-    if (choice.index >= run->choices.size()) {
-      fail(*run, invalid_argument("commit names a choice that the request does not have"));
-      return;
-    }
     wire::ChoiceState& state = run->choices[choice.index];
     const auto first = static_cast<uint32_t>(state.output.size());
     for (const TokenId id : choice.output) {
       run->samplers[choice.index].accept(id);
       state.output.push_back(id);
     }
-    state.finished = choice.finished;
+    if (choice.finished != wire::FinishReason::kNone) {
+      state.finished = choice.finished;
+      release_slots(*run, 1);
+    }
     send_tokens(*run, static_cast<int>(choice.index), first, std::move(choice.output),
                 std::move(choice.logprobs));
   }
+  finish_if_done(*run);
+}
+
+// What a step would trip over: every choice that goes on needs a token to be fed, of the
+// vocabulary, inside the context.
+Status DecodeRole::check_commit(const DecodeRun& run, const wire::Commit& commit) const {
+  const model::ModelDescription& model = env_.engine.description();
+  std::vector<const wire::CommittedChoice*> named(run.choices.size(), nullptr);
+  for (const wire::CommittedChoice& choice : commit.choices) {
+    if (choice.index >= named.size() || named[choice.index] != nullptr ||
+        run.choices[choice.index].finished != wire::FinishReason::kNone) {
+      return invalid_argument("commit names a choice that the request does not have");
+    }
+    for (const TokenId id : choice.output) {
+      if (id < 0 || id >= model.vocab) {
+        return invalid_argument("commit has a token id outside the vocabulary");
+      }
+    }
+    named[choice.index] = &choice;
+  }
+  for (size_t i = 0; i < named.size(); ++i) {
+    const wire::ChoiceState& state = run.choices[i];
+    const bool ended = state.finished != wire::FinishReason::kNone ||
+                       (named[i] != nullptr && named[i]->finished != wire::FinishReason::kNone);
+    const size_t size = run.body.prompt.size() + state.output.size() +
+                        (named[i] != nullptr ? named[i]->output.size() : 0);
+    if (!ended && (size <= static_cast<size_t>(run.kv_tokens) ||
+                   size > static_cast<size_t>(model.max_context))) {
+      return invalid_argument("commit leaves choice " + std::to_string(i) + " with " +
+                              std::to_string(size) + " tokens");
+    }
+  }
+  return Status();
 }
 
 }  // namespace baton::decode_worker

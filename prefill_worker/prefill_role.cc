@@ -1,6 +1,7 @@
 #include "prefill_worker/prefill_role.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "common/base/log.h"
@@ -77,6 +78,10 @@ Status PrefillRole::check(const wire::Prefill& request) const {
   }
   const model::ModelDescription& model = env_.engine.description();
   BATON_RETURN_IF_ERROR(worker::check_body(request.body, model.vocab, model.max_context));
+  if (!request.decodes.empty() && request.body.key.leg >= request.decodes.size()) {
+    return invalid_argument("leg " + std::to_string(request.body.key.leg) + " of " +
+                            std::to_string(request.decodes.size()) + " decode workers");
+  }
   const auto& choices = request.body.choices;
   const bool moved = std::any_of(choices.begin(), choices.end(),
                                  [](const wire::ChoiceState& c) { return !c.output.empty(); });
@@ -122,9 +127,10 @@ void PrefillRole::accept(wire::Prefill request, Incarnation router) {
   if (run->request.body.deadline_ms > 0) {
     run->deadline = run->arrived + std::chrono::milliseconds(run->request.body.deadline_ms);
   }
-  const int vocab = env_.engine.description().vocab;
+  const model::ModelDescription& model = env_.engine.description();
   for (size_t choice = 0; choice < run->request.body.choices.size(); ++choice) {
-    run->samplers.push_back(worker::make_sampler(run->request.body, choice, vocab));
+    run->samplers.push_back(
+        worker::make_sampler(run->request.body, choice, model.vocab, model.max_context));
   }
   by_request_[key.request] = id;
   waiting_.push_back(id);
@@ -169,7 +175,13 @@ void PrefillRole::on_tick(TimePoint now) {
 
 bool PrefillRole::try_start(PrefillRun& run) {
   const int size = run.sequence.size();
-  // The last token is always computed here, because its row is sampled.
+  // The last token is always computed here, because its row is sampled. A look first: it may take
+  // many turns until there is room, and match() counts as a query.
+  const int found = env_.blocks.peek(run.sequence.tokens(), run.request.body.cache_salt);
+  if (env_.blocks.available() <
+      env_.blocks.blocks_for(size) - std::min(found, size - 1) / env_.blocks.block_tokens()) {
+    return false;
+  }
   kv_cache::BlockPool::Hit hit =
       env_.blocks.match(run.sequence.tokens(), size - 1, run.request.body.cache_salt);
   const int missing = env_.blocks.blocks_for(size) - static_cast<int>(hit.blocks.size());

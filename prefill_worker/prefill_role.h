@@ -38,6 +38,7 @@ class PrefillRole final : public worker::Role {
   void begin_drain() override { draining_ = true; }
   bool idle() const override { return runs_.empty(); }
   void fail_all(const Status& why) override;
+  void on_stuck(bool stuck) override { agent_->set_stuck(stuck); }
   void describe_load(wire::Heartbeat& heartbeat) override;
 
  private:

@@ -35,6 +35,9 @@ class Role {
   // Ends every request with this error (the drain's limit).
   virtual void fail_all(const Status& why) = 0;
 
+  // Whether a step makes no progress; said at every tick. Peers should know.
+  virtual void on_stuck(bool stuck) = 0;
+
   // Fills in what the role knows; the loop adds the rest.
   virtual void describe_load(wire::Heartbeat& heartbeat) = 0;
 };

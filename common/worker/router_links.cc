@@ -1,6 +1,7 @@
 #include "common/worker/router_links.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/base/log.h"
@@ -13,7 +14,7 @@ Result<RouterLinks> RouterLinks::connect(wire::Context& context, const Options& 
   for (const std::string& address : options.addresses) {
     BATON_ASSIGN_OR_RETURN(wire::Connection connection,
                            wire::Connection::connect(context, address));
-    links.links_.push_back({std::move(connection), Incarnation{}, TimePoint{}});
+    links.links_.push_back({std::move(connection), Incarnation{}, TimePoint{}, false});
   }
   return links;
 }
@@ -55,7 +56,12 @@ void RouterLinks::handle(Link& link, wire::Message message) {
 }
 
 void RouterLinks::receive(Link& link) {
-  while (auto received = link.connection.receive()) {
+  while (true) {
+    link.sent = false;
+    std::optional<wire::Received> received = link.connection.receive();
+    if (!received) {
+      return;
+    }
     if (!received->message.ok()) {
       log_warn("message dropped", {{"router", link.connection.address()},
                                    {"error", received->message.status().message()}});
@@ -78,19 +84,28 @@ void RouterLinks::tick(TimePoint now, const wire::Heartbeat& heartbeat) {
   for (Link& link : links_) {
     if (link.router.value != 0) {
       // A full queue means that the router does not read; it will call us dead by itself.
-      (void)link.connection.send(heartbeat).ok();
+      (void)send_on(link, heartbeat).ok();
     } else if (now - link.last_register >= options_.heartbeat) {
       link.last_register = now;
-      (void)link.connection.send(wire::Register{info_}).ok();
+      (void)send_on(link, wire::Register{info_}).ok();
     }
     receive(link);  // the descriptor is edge triggered: look again after every send
   }
 }
 
+Status RouterLinks::send_on(Link& link, const wire::Message& message) {
+  link.sent = true;
+  return link.connection.send(message);
+}
+
+bool RouterLinks::sent_since_poll() const {
+  return std::any_of(links_.begin(), links_.end(), [](const Link& link) { return link.sent; });
+}
+
 Status RouterLinks::send(Incarnation router, const wire::Message& message) {
   for (Link& link : links_) {
     if (link.router == router && router.value != 0) {
-      return link.connection.send(message);
+      return send_on(link, message);
     }
   }
   return unavailable("router is not connected");
@@ -99,7 +114,7 @@ Status RouterLinks::send(Incarnation router, const wire::Message& message) {
 void RouterLinks::send_all(const wire::Message& message) {
   for (Link& link : links_) {
     if (link.router.value != 0) {
-      (void)link.connection.send(message).ok();
+      (void)send_on(link, message).ok();
     }
   }
 }

@@ -38,6 +38,9 @@ class RouterLinks {
   Status send(Incarnation router, const wire::Message& message);
   void send_all(const wire::Message& message);
 
+  // Something was sent since poll() last found nothing. The descriptors are edge triggered and a
+  // send may have swallowed the edge: poll() again before waiting on them.
+  bool sent_since_poll() const;
   std::vector<int> poll_fds() const;
   bool connected(Incarnation router) const;
   int welcomed() const;  // routers that accepted us
@@ -49,7 +52,9 @@ class RouterLinks {
     wire::Connection connection;
     Incarnation router;  // 0 until welcomed
     TimePoint last_register{};
+    bool sent = false;  // since the last receive() that found nothing
   };
+  Status send_on(Link& link, const wire::Message& message);
   void receive(Link& link);
   void handle(Link& link, wire::Message message);
   void lose(Link& link);

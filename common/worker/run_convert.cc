@@ -1,6 +1,8 @@
 #include "common/worker/run_convert.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 namespace baton::worker {
 
@@ -67,12 +69,21 @@ Status check_body(const wire::RunBody& body, int vocab, int max_context) {
                               std::to_string(body.prompt.size() + choice.output.size()));
     }
   }
+  if (std::all_of(body.choices.begin(), body.choices.end(), [](const wire::ChoiceState& choice) {
+        return choice.finished != wire::FinishReason::kNone;
+      })) {
+    return invalid_argument("request whose choices have all ended");
+  }
   return sampling::validate(sampling_params(body.sampling), vocab);
 }
 
-sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab) {
-  return {sampling_params(body.sampling), body.prompt, body.choices[choice].output,
-          static_cast<int>(choice), vocab};
+sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab,
+                                       int max_context) {
+  sampling::SamplingParams params = sampling_params(body.sampling);
+  const int room = max_context - static_cast<int>(body.prompt.size());
+  params.max_tokens = params.max_tokens == 0 ? room : std::min(params.max_tokens, room);
+  return {std::move(params), body.prompt, body.choices[choice].output, static_cast<int>(choice),
+          vocab};
 }
 
 }  // namespace baton::worker

@@ -12,10 +12,13 @@ wire::FinishReason wire_finish(sampling::FinishReason reason);
 wire::TokenLogprob wire_logprob(const sampling::TokenLogprobs& logprobs);
 
 // Checks what a message cannot: token ids inside the vocabulary, sampling parameters in range,
-// prompt and output within `max_context`. invalid_argument names the first fault.
+// prompt and output within `max_context`, something left to do. invalid_argument names the first
+// fault.
 Status check_body(const wire::RunBody& body, int vocab, int max_context);
 
-// The sampler of one choice, in the state that follows its output so far.
-sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab);
+// The sampler of one choice of a checked body, in the state that follows its output so far. The end
+// of the context ends the choice like its own limit does.
+sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab,
+                                       int max_context);
 
 }  // namespace baton::worker

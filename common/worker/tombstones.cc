@@ -9,10 +9,18 @@ void Tombstones::bury(RequestId request, uint16_t attempt, TimePoint now) {
   grave.attempt = std::max(grave.attempt, attempt);
   grave.until = now + keep_;
   order_.push_back({grave.until, request});
-  while (attempts_.size() > limit_) {
-    attempts_.erase(order_.front().request);
-    order_.pop_front();
+  while (order_.size() > limit_) {
+    forget_oldest();
   }
+}
+
+// A request that was buried again keeps its grave: only its newest entry ends it.
+void Tombstones::forget_oldest() {
+  const auto it = attempts_.find(order_.front().request);
+  if (it != attempts_.end() && it->second.until <= order_.front().until) {
+    attempts_.erase(it);
+  }
+  order_.pop_front();
 }
 
 bool Tombstones::refuses(const RunKey& key) const {
@@ -22,11 +30,7 @@ bool Tombstones::refuses(const RunKey& key) const {
 
 void Tombstones::sweep(TimePoint now) {
   while (!order_.empty() && order_.front().until <= now) {
-    const auto it = attempts_.find(order_.front().request);
-    if (it != attempts_.end() && it->second.until <= now) {
-      attempts_.erase(it);
-    }
-    order_.pop_front();
+    forget_oldest();
   }
 }
 

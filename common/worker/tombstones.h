@@ -31,8 +31,10 @@ class Tombstones {
     uint16_t attempt = 0;
     TimePoint until;
   };
+  void forget_oldest();
+
   Duration keep_;
-  size_t limit_;
+  size_t limit_;  // of entries
   std::deque<Entry> order_;
   std::unordered_map<RequestId, Grave> attempts_;
 };

@@ -103,18 +103,28 @@ void WorkerLoop::export_metrics() {
   exported_ = stats;
 }
 
-void WorkerLoop::tick(Role& role) {
-  const TimePoint now = clock_.now();
+void WorkerLoop::watch_step(Role& role, TimePoint now) {
   const uint64_t compute = engine_.progress();
-  if (health_.compute_ticks.exchange(compute) != compute) {
+  const bool moved = health_.compute_ticks.exchange(compute) != compute;
+  // Whoever watches late was perhaps stopped together with the compute threads.
+  const bool late = now - last_tick_ > options_.heartbeat + options_.stuck_after / 5;
+  last_tick_ = now;
+  if (moved || late) {
     health_.compute_moved_ns = now.time_since_epoch().count();
   }
+  const Duration still = now.time_since_epoch() - Duration(health_.compute_moved_ns.load());
+  role.on_stuck(step_running_ && still > options_.stuck_after);
+}
+
+void WorkerLoop::tick(Role& role) {
+  const TimePoint now = clock_.now();
+  watch_step(role, now);
   role.on_tick(now);
   wire::Heartbeat heartbeat;
   heartbeat.incarnation = options_.incarnation;
   heartbeat.draining = health_.draining;
   heartbeat.loop_ticks = ++ticks_;
-  heartbeat.compute_ticks = compute;
+  heartbeat.compute_ticks = health_.compute_ticks;
   heartbeat.step_running = step_running_;
   heartbeat.blocks_total = static_cast<uint32_t>(blocks_.total());
   heartbeat.blocks_free = static_cast<uint32_t>(blocks_.available());
@@ -150,16 +160,21 @@ void WorkerLoop::begin_drain(Role& role) {
   tick(role);  // the routers should know at once
 }
 
-bool WorkerLoop::drained(Role& role) {
-  if (!health_.draining || step_running_) {
+bool WorkerLoop::drained(Role& role, TimePoint now) {
+  if (!health_.draining) {
     return false;
   }
-  if (clock_.now() >= drain_until_ && !role.idle()) {
-    log_warn("drain limit reached, ending what still runs");
-    role.fail_all(unavailable("worker is shutting down"));
-    drain_until_ = TimePoint::max();
+  if (!role.idle() && now >= drain_until_) {
+    if (!drain_failed_all_) {
+      log_warn("drain limit reached, ending what still runs");
+      drain_failed_all_ = true;
+      drain_until_ = now + options_.drain_grace;
+      role.fail_all(unavailable("worker is shutting down"));
+    } else if (!std::exchange(leave_anyway_, true)) {
+      log_warn("leaving while hand-overs still hold blocks");
+    }
   }
-  return role.idle();
+  return !step_running_ && (role.idle() || leave_anyway_);
 }
 
 void WorkerLoop::wait() {
@@ -194,10 +209,12 @@ void WorkerLoop::run(Role& role) {
     if (!health_.draining && stop_asked()) {
       begin_drain(role);
     }
-    if (drained(role)) {
+    if (drained(role, now)) {
       break;
     }
-    wait();
+    if (!links_.sent_since_poll()) {
+      wait();
+    }
   }
   links_.send_all(wire::Goodbye{options_.incarnation});
 }

@@ -48,7 +48,10 @@ class WorkerLoop {
     Incarnation incarnation;
     Duration heartbeat = 200ms;
     Duration drain_limit = 30s;
-    int stop_fd = -1;  // readable when the process is asked to stop (signalfd)
+    // After the drain's limit: for what was failed to let go of its blocks.
+    Duration drain_grace = 5s;
+    Duration stuck_after = 1s;  // a step without a layer's end
+    int stop_fd = -1;           // readable when the process is asked to stop (signalfd)
   };
   WorkerLoop(Options options, const Clock& clock, engine::Engine& engine,
              kv_cache::BlockPool& blocks, RouterLinks& links, metrics::Registry& registry,
@@ -56,18 +59,20 @@ class WorkerLoop {
 
   const LoopHealth& health() const { return health_; }
 
-  // Runs until asked to stop and drained (or the drain's limit). Returns when the worker holds no
-  // request and its routers know that it leaves.
+  // Runs until asked to stop and drained. Requests that still run at the drain's limit are failed;
+  // what has not let go of its blocks after the grace is left behind (its peer hangs). Returns when
+  // no step runs and the routers know that the worker leaves.
   void run(Role& role);
 
  private:
   void start_step(Role& role);
   void finish_step(Role& role);
   void tick(Role& role);
+  void watch_step(Role& role, TimePoint now);
   void export_metrics();
   bool stop_asked();
   void begin_drain(Role& role);
-  bool drained(Role& role);
+  bool drained(Role& role, TimePoint now);
   void wait();
 
   Options options_;
@@ -80,7 +85,10 @@ class WorkerLoop {
   bool step_running_ = false;
   int step_prompt_rows_ = 0;
   TimePoint next_tick_{};
+  TimePoint last_tick_{};
   TimePoint drain_until_ = TimePoint::max();
+  bool drain_failed_all_ = false;
+  bool leave_anyway_ = false;
   uint64_t ticks_ = 0;
   LoopHealth health_;
 

@@ -133,6 +133,7 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
   WorkerLoop loop({.incarnation = incarnation,
                    .heartbeat = config.workers.heartbeat,
                    .drain_limit = config.workers.drain,
+                   .stuck_after = config::scaled(config, 1s),
                    .stop_fd = stop_fd},
                   clock, *engine, blocks, links, registry, waker);
   ProbeLimits limits;

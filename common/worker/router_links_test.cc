@@ -1,0 +1,149 @@
+#include "common/worker/router_links.h"
+
+#include <gtest/gtest.h>
+
+#include "common/worker/testing/role_host.h"
+
+namespace baton::worker {
+namespace {
+
+class RouterLinksTest : public testing::Test {
+ protected:
+  void connect(const std::vector<std::string>& addresses) {
+    links_.emplace(
+        std::move(RouterLinks::connect(context_, {.addresses = addresses, .heartbeat = 10ms}))
+            .value());
+    links_->set_handlers({[this](wire::Message message, Incarnation router) {
+                            messages_.emplace_back(std::move(message), router);
+                          },
+                          [this](Incarnation router) { lost_.push_back(router); }});
+    wire::WorkerInfo info;
+    info.name = "d0";
+    info.incarnation = Incarnation{5};
+    links_->set_info(info);
+  }
+  bool until(const std::vector<FakeRouter*>& routers, const std::function<bool()>& condition) {
+    const TimePoint deadline = clock_.now() + 10s;
+    while (clock_.now() < deadline) {
+      for (FakeRouter* router : routers) {
+        router->pump();
+      }
+      links_->poll();
+      const TimePoint now = clock_.now();
+      if (now >= next_tick_) {
+        wire::Heartbeat heartbeat;
+        heartbeat.incarnation = Incarnation{5};
+        links_->tick(now, heartbeat);
+        next_tick_ = now + 5ms;
+      }
+      if (condition()) {
+        return true;
+      }
+      wire::wait_readable(links_->poll_fds(), clock_.now() + 1ms);
+    }
+    return false;
+  }
+
+  SteadyClock clock_;
+  wire::Context context_;
+  std::optional<RouterLinks> links_;
+  std::vector<std::pair<wire::Message, Incarnation>> messages_;
+  std::vector<Incarnation> lost_;
+  TimePoint next_tick_{};
+};
+
+TEST_F(RouterLinksTest, RegistersAndSendsHeartbeatsAfterTheWelcome) {
+  FakeRouter router(context_);
+  connect({router.address()});
+  EXPECT_EQ(links_->send(router.incarnation(), wire::Goodbye{Incarnation{5}}).code(),
+            StatusCode::kUnavailable);
+  ASSERT_TRUE(until({&router}, [&] { return router.heartbeats.contains("d0"); }));
+  EXPECT_EQ(router.heartbeats["d0"].incarnation, Incarnation{5});
+  EXPECT_TRUE(links_->connected(router.incarnation()));
+  EXPECT_FALSE(links_->connected(Incarnation{}));
+  EXPECT_FALSE(links_->connected(Incarnation{1234}));
+  EXPECT_EQ(links_->welcomed(), 1);
+}
+
+TEST_F(RouterLinksTest, CarriesMessagesBothWays) {
+  FakeRouter router(context_);
+  connect({router.address()});
+  ASSERT_TRUE(until({&router}, [&] { return links_->welcomed() == 1; }));
+  router.send("d0", wire::Cancel{RequestId{U128{1, 2}}, 3, "client"});
+  ASSERT_TRUE(until({&router}, [&] { return !messages_.empty(); }));
+  EXPECT_EQ(std::get<wire::Cancel>(messages_[0].first).attempt, 3);
+  EXPECT_EQ(messages_[0].second, router.incarnation());
+  links_->send_all(wire::Goodbye{Incarnation{5}});
+  EXPECT_TRUE(until({&router}, [&] { return router.goodbyes.size() == 1; }));
+}
+
+TEST_F(RouterLinksTest, ASendAsksForAnotherPoll) {
+  FakeRouter router(context_);
+  connect({router.address()});
+  ASSERT_TRUE(until({&router}, [&] { return links_->welcomed() == 1; }));
+  links_->poll();
+  EXPECT_FALSE(links_->sent_since_poll());
+  ASSERT_TRUE(links_->send(router.incarnation(), wire::Goodbye{Incarnation{5}}).ok());
+  EXPECT_TRUE(links_->sent_since_poll());
+  links_->poll();
+  EXPECT_FALSE(links_->sent_since_poll());
+}
+
+TEST_F(RouterLinksTest, KeepsTryingAfterARefusalAndTellsWhy) {
+  FakeRouter router(context_);
+  router.refuse("model hash differs");
+  connect({router.address()});
+  ASSERT_TRUE(until({&router}, [&] { return router.registrations >= 3; }));
+  EXPECT_EQ(links_->welcomed(), 0);
+  EXPECT_EQ(links_->refusal(), "model hash differs");
+  router.refuse("");
+  EXPECT_TRUE(until({&router}, [&] { return links_->welcomed() == 1; }));
+  EXPECT_EQ(links_->refusal(), "");
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(RouterLinksTest, DropsRequestsBeforeTheWelcome) {
+  FakeRouter router(context_);
+  router.refuse("not yet");
+  connect({router.address()});
+  ASSERT_TRUE(until({&router}, [&] { return !links_->refusal().empty(); }));
+  router.send("d0", wire::Cancel{RequestId{U128{1, 2}}, 0, "client"});
+  router.refuse("");
+  ASSERT_TRUE(until({&router}, [&] { return links_->welcomed() == 1; }));
+  EXPECT_TRUE(messages_.empty());
+}
+
+TEST_F(RouterLinksTest, TellsTheLossOfARouterAndRegistersWithItsSuccessor) {
+  std::optional<FakeRouter> router(std::in_place, context_, 77);
+  FakeRouter other(context_, 99);
+  connect({router->address(), other.address()});
+  ASSERT_TRUE(until({&*router, &other}, [&] { return links_->welcomed() == 2; }));
+  const std::string address = router->address();
+  router.reset();
+  ASSERT_TRUE(until({&other}, [&] { return lost_ == std::vector<Incarnation>{{77}}; }));
+  EXPECT_EQ(links_->send(Incarnation{77}, wire::Goodbye{Incarnation{5}}).code(),
+            StatusCode::kUnavailable);
+  EXPECT_TRUE(links_->connected(Incarnation{99})) << "the other one is as before";
+  FakeRouter successor(context_, 78, address);
+  ASSERT_TRUE(until({&successor, &other}, [&] { return links_->connected(Incarnation{78}); }));
+  EXPECT_EQ(lost_.size(), 1u);
+}
+
+TEST_F(RouterLinksTest, AWelcomeFromAnotherLifeEndsTheOldOne) {
+  FakeRouter router(context_, 77);
+  connect({router.address()});
+  ASSERT_TRUE(until({&router}, [&] { return links_->welcomed() == 1; }));
+  router.send("d0", wire::Welcome{Incarnation{78}, true, ""});
+  ASSERT_TRUE(until({&router}, [&] { return links_->connected(Incarnation{78}); }));
+  EXPECT_EQ(lost_, std::vector<Incarnation>{{77}});
+}
+
+TEST_F(RouterLinksTest, RefusesWhatIsNoAddress) {
+  EXPECT_EQ(RouterLinks::connect(context_, {.addresses = {"nonsense"}, .heartbeat = 10ms})
+                .status()
+                .code(),
+            StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace baton::worker

@@ -1,0 +1,534 @@
+// A prefill worker with real KV and real transfer agents; the decode workers are agents that the
+// test drives.
+
+#include "prefill_worker/prefill_role.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/worker/run_convert.h"
+#include "common/worker/testing/role_host.h"
+#include "kv_transfer/transports/inproc/inproc_path.h"
+
+namespace baton::prefill_worker {
+namespace {
+
+using testing::HasSubstr;
+using worker::HostSetup;
+using worker::random_body;
+
+kv_transfer::AgentOptions agent_options(const engine::Engine& engine, wire::Role role,
+                                        const std::string& name, uint64_t incarnation,
+                                        kv_transfer::InprocHub& hub) {
+  kv_transfer::AgentOptions options;
+  options.role = role;
+  options.name = name;
+  options.incarnation = Incarnation{incarnation};
+  options.transports = {"inproc"};
+  options.model_hash = engine.model_hash();
+  options.numerics = engine.numerics_id();
+  options.pools = {&engine.pool(0)};
+  options.inproc = &hub;
+  if (role == wire::Role::kDecode) {
+    options.listen = "tcp://127.0.0.1:0";
+  }
+  return options;
+}
+
+// Takes KV and goes on from it with its own engine.
+class Receiver {
+ public:
+  enum class Answer { kGrant, kDeny, kHold };
+
+  Receiver(kv_transfer::InprocHub& hub, std::string name, uint64_t incarnation)
+      : name_(std::move(name)),
+        incarnation_{incarnation},
+        registry_({.program = metrics::kByDecode, .model_name = "tiny", .worker = name_}) {
+    HostSetup setup;
+    engine_ = std::move(engine::Engine::create(worker::tiny_engine(setup))).value();
+    engine_->pool(0).fill(0xFFFF);
+    blocks_ = std::make_unique<kv_cache::BlockPool>(kv_cache::BlockPool::Options{
+        .blocks = setup.blocks, .block_tokens = 32, .prefix_cache = false, .root = {}});
+    agent_ = std::move(kv_transfer::TransferAgent::create(
+                           agent_options(*engine_, wire::Role::kDecode, name_, incarnation, hub),
+                           clock_, random_, registry_,
+                           [this](kv_transfer::Event event) {
+                             (void)events_.try_push(std::move(event));
+                           }))
+                 .value();
+    address_ = agent_->listen_address();
+  }
+
+  wire::DecodeTarget target() const { return {name_, incarnation_, address_}; }
+  void poll() {
+    while (std::optional<kv_transfer::Event> event = events_.try_pop()) {
+      if (auto* reserve = std::get_if<kv_transfer::ReserveArrived>(&*event)) {
+        reserves.push_back(std::move(*reserve));
+        if (answer == Answer::kGrant) {
+          grant(reserves.back());
+        } else if (answer == Answer::kDeny) {
+          agent_->deny(reserves.back().reservation, resource_exhausted("no room"), 7);
+        }
+      } else if (auto* committed = std::get_if<kv_transfer::TransferCommitted>(&*event)) {
+        commits.push_back(std::move(*committed));
+      } else if (std::holds_alternative<kv_transfer::ReserveWithdrawn>(*event)) {
+        ++withdrawn;
+      } else if (std::holds_alternative<kv_transfer::TicketAborted>(*event)) {
+        ++aborted;
+      }
+    }
+  }
+  void grant(const kv_transfer::ReserveArrived& reserve) {
+    kv_cache::BlockLease lease = blocks_->allocate(blocks_->blocks_for(reserve.kv_tokens)).value();
+    agent_->grant(reserve.reservation, {lease.ids().begin(), lease.ids().end()}, 0);
+    granted_.emplace(reserve.reservation, std::move(lease));
+  }
+  // The output of a choice after a commit, with what follows computed from the KV that came.
+  std::vector<TokenId> output(const wire::RunBody& body, size_t choice) {
+    const kv_transfer::TransferCommitted* commit = nullptr;
+    const kv_transfer::ReserveArrived* reserve = nullptr;
+    for (const auto& candidate : reserves) {
+      if (candidate.body.key.request == body.key.request) {
+        reserve = &candidate;
+      }
+    }
+    for (const auto& candidate : commits) {
+      if (reserve != nullptr && candidate.reservation == reserve->reservation) {
+        commit = &candidate;
+      }
+    }
+    if (commit == nullptr) {
+      ADD_FAILURE() << "not committed";
+      return {};
+    }
+    wire::RunBody state = reserve->body;
+    const wire::CommittedChoice& given = commit->commit.choices[choice];
+    EXPECT_EQ(given.index, choice);
+    std::vector<TokenId>& out = state.choices[choice].output;
+    out.insert(out.end(), given.output.begin(), given.output.end());
+    std::vector<TokenId> tokens = state.prompt;
+    tokens.insert(tokens.end(), out.begin(), out.end());
+    const model::ModelDescription& model = engine_->description();
+    sampling::SequenceSampler sampler =
+        worker::make_sampler(state, choice, model.vocab, model.max_context);
+    engine::BatchPlan copies;
+    worker::Sequence base(SequenceId{1}, state.prompt);
+    worker::Sequence sequence(SequenceId{2}, std::move(tokens));
+    sequence.adopt(granted_.at(reserve->reservation).share(), reserve->kv_tokens);
+    wire::FinishReason finish = given.finished;
+    // The copy of the partial last block is left out: choices are read one after the other, and
+    // positions after the prompt are written anew by each.
+    while (finish == wire::FinishReason::kNone) {
+      auto plan = std::make_unique<engine::BatchPlan>();
+      const int count = sequence.pending();
+      engine::SequencePlan* entry = sequence.feed(count, *blocks_, *plan).value();
+      entry->samples.push_back({&sampler});
+      const engine::StepOutput step = engine_->run(std::move(plan));
+      sequence.fed(count, *blocks_, "");
+      out.push_back(step.sequences[0].samples[0].id);
+      sequence.append(out.back());
+      finish = worker::wire_finish(step.sequences[0].samples[0].finish);
+    }
+    return out;
+  }
+  void die() { agent_.reset(); }
+
+  Answer answer = Answer::kGrant;
+  std::vector<kv_transfer::ReserveArrived> reserves;
+  std::vector<kv_transfer::TransferCommitted> commits;
+  int withdrawn = 0, aborted = 0;
+
+ private:
+  SteadyClock clock_;
+  SystemRandom random_;
+  std::string name_, address_;
+  Incarnation incarnation_;
+  metrics::Registry registry_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<kv_cache::BlockPool> blocks_;
+  std::map<uint64_t, kv_cache::BlockLease> granted_;
+  BoundedQueue<kv_transfer::Event> events_{{.items = 4096}};
+  std::unique_ptr<kv_transfer::TransferAgent> agent_;
+};
+
+HostSetup prefill_setup() {
+  HostSetup setup;
+  setup.role = config::Role::kPrefill;
+  setup.name = "p0";
+  setup.incarnation = 11;
+  return setup;
+}
+
+class PrefillRoleTest : public testing::Test {
+ protected:
+  void start(const HostSetup& setup = prefill_setup()) {
+    host_ = std::make_unique<worker::RoleHost>(setup, context_, router_.address());
+    auto role = std::make_unique<PrefillRole>(host_->env());
+    const Status status =
+        role->start(agent_options(host_->engine(), wire::Role::kPrefill, "p0", 11, hub_));
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    host_->set_role(std::move(role));
+    ASSERT_TRUE(until([&] { return router_.workers.contains("p0") && host_->links().welcomed(); }));
+  }
+  bool until(const std::function<bool()>& condition) {
+    return worker::until(router_, {host_.get()}, [&] {
+      d0_.poll();
+      d1_.poll();
+      return condition();
+    });
+  }
+  bool until_paused(const std::function<bool()>& condition) {
+    host_->paused = true;
+    const bool met = until(condition);
+    host_->paused = false;
+    return met;
+  }
+  wire::RunBody body(uint64_t request, int prompt, int max_tokens, size_t choices = 1) {
+    return random_body(request, prompt, max_tokens, router_.incarnation(), choices);
+  }
+  void prefill(const wire::RunBody& body) {
+    router_.send("p0", wire::Prefill{body, {d0_.target(), d1_.target()}});
+  }
+  void cancel(const wire::RunBody& body) {
+    router_.send("p0", wire::Cancel{body.key.request, body.key.attempt, "client"});
+  }
+  void expect_all_free() {
+    EXPECT_TRUE(until([&] { return host_->role().idle(); }));
+    EXPECT_TRUE(host_->all_free());
+  }
+  const wire::Heartbeat& beat() { return router_.heartbeats["p0"]; }
+
+  wire::Context context_;
+  kv_transfer::InprocHub hub_;
+  worker::FakeRouter router_{context_};
+  Receiver d0_{hub_, "d0", 22}, d1_{hub_, "d1", 33};
+  std::unique_ptr<worker::RoleHost> host_;
+  worker::Oracle oracle_;
+};
+
+TEST_F(PrefillRoleTest, HandsOverKvFromWhichTheSameTokensFollow) {
+  start();
+  uint64_t n = 0;
+  for (const int prompt : {1, 31, 32, 33, 64, 200}) {
+    for (const size_t choices : {1u, 3u}) {
+      const wire::RunBody request = body(++n, prompt, 8, choices);
+      prefill(request);
+      ASSERT_TRUE(until([&] { return d0_.commits.size() == n && host_->role().idle(); }));
+      ASSERT_TRUE(until([&] { return !router_.output(request.key.request).empty(); }));
+      for (size_t i = 0; i < choices; ++i) {
+        const std::vector<TokenId> want = oracle_.output(request, i);
+        EXPECT_EQ(d0_.output(request, i), want) << prompt << " tokens, choice " << i;
+        EXPECT_EQ(router_.output(request.key.request, static_cast<uint32_t>(i)),
+                  std::vector<TokenId>{want[0]});
+      }
+    }
+  }
+  EXPECT_EQ(d0_.commits.back().commit.timings.prefill_worker, "p0");
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, TellsTheTimesOfTheTransferAfterItsEnd) {
+  start();
+  prefill(body(1, 100, 8));
+  ASSERT_TRUE(until([&] { return router_.tokens.size() == 2; }));
+  ASSERT_TRUE(router_.tokens[1].timings);
+  EXPECT_EQ(router_.tokens[1].timings->transport, "inproc");
+  EXPECT_GT(router_.tokens[1].timings->transfer_bytes, 0u);
+  EXPECT_EQ(router_.tokens[1].timings->prompt_tokens_computed, 100u);
+}
+
+TEST_F(PrefillRoleTest, AMovedRequestBringsTheKvOfItsOutput) {
+  start();
+  const wire::RunBody whole = body(1, 50, 30);
+  wire::RunBody moved = whole;
+  moved.key.attempt = 1;
+  const std::vector<TokenId> all = oracle_.output(whole);
+  moved.choices[0].output.assign(all.begin(), all.begin() + 20);
+  router_.expect_after(moved.key.request, 0, moved.choices[0].output);
+  prefill(moved);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1; }));
+  EXPECT_EQ(d0_.reserves[0].kv_tokens, 70);
+  EXPECT_EQ(router_.output(moved.key.request).size(), 21u);
+  EXPECT_EQ(d0_.output(moved, 0), all);
+}
+
+TEST_F(PrefillRoleTest, OneTokenNeedsNoDecodeWorker) {
+  start();
+  const wire::RunBody request = body(1, 40, 1, 2);
+  router_.send("p0", wire::Prefill{request, {}});
+  ASSERT_TRUE(until([&] { return router_.finished(request.key.request, 2); }));
+  EXPECT_TRUE(d0_.reserves.empty());
+  EXPECT_EQ(router_.output(request.key.request, 1), oracle_.output(request, 1));
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, AStopAtTheFirstTokenAbortsTheHandOver) {
+  start();
+  wire::RunBody request = body(1, 100, 50);
+  request.sampling.stop_token_ids = {oracle_.output(body(1, 100, 1))[0]};
+  prefill(request);
+  ASSERT_TRUE(until([&] { return router_.finished(request.key.request); }));
+  EXPECT_EQ(router_.finish(request.key.request), wire::FinishReason::kStop);
+  expect_all_free();
+  ASSERT_TRUE(
+      until([&] { return d0_.withdrawn + d0_.aborted >= static_cast<int>(d0_.reserves.size()); }));
+  EXPECT_TRUE(d0_.commits.empty());
+  EXPECT_TRUE(router_.failed.empty());
+}
+
+TEST_F(PrefillRoleTest, ADenialLeadsToTheNextDecodeWorker) {
+  start();
+  d0_.answer = Receiver::Answer::kDeny;
+  const wire::RunBody request = body(1, 100, 8);
+  prefill(request);
+  ASSERT_TRUE(until([&] { return d1_.commits.size() == 1; }));
+  ASSERT_EQ(router_.legs.size(), 1u);
+  EXPECT_EQ(router_.legs[0].key.leg, 1);
+  EXPECT_EQ(router_.legs[0].from, Incarnation{11});
+  EXPECT_EQ(d1_.reserves[0].body.key.leg, 1);
+  EXPECT_EQ(d1_.output(request, 0), oracle_.output(request));
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, WhenAllDenyTheRouterGetsTheReason) {
+  start();
+  d0_.answer = d1_.answer = Receiver::Answer::kDeny;
+  const wire::RunBody request = body(1, 100, 8);
+  prefill(request);
+  ASSERT_TRUE(until([&] { return router_.failed.size() == 1; }));
+  EXPECT_EQ(router_.failed[0].code, StatusCode::kResourceExhausted);
+  EXPECT_THAT(router_.failed[0].message, HasSubstr("no room"));
+  EXPECT_EQ(router_.failed[0].retry_after_ms, 7u);
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, ADecodeWorkerThatDiesLeadsToTheNext) {
+  start();
+  d0_.answer = Receiver::Answer::kHold;
+  const wire::RunBody request = body(1, 100, 8);
+  prefill(request);
+  ASSERT_TRUE(until([&] { return d0_.reserves.size() == 1; }));
+  d0_.die();
+  ASSERT_TRUE(until([&] { return d1_.commits.size() == 1; }));
+  EXPECT_EQ(d1_.output(request, 0), oracle_.output(request));
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, AnUnreachableDecodeWorkerIsATypedError) {
+  start();
+  const wire::RunBody request = body(1, 100, 8);
+  router_.send("p0", wire::Prefill{request, {{"dx", Incarnation{44}, "nonsense"}}});
+  ASSERT_TRUE(until([&] { return router_.failed.size() == 1; }));
+  EXPECT_NE(router_.failed[0].message, "");
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, ShortPromptsShareAStepAndNoneIsOvertaken) {
+  HostSetup setup = prefill_setup();
+  setup.max_chunk_tokens = 128;
+  start(setup);
+  host_->paused = true;
+  for (uint64_t n = 1; n <= 4; ++n) {
+    prefill(body(n, n == 1 ? 300 : 30, 1));
+  }
+  ASSERT_TRUE(until([&] { return beat().waiting == 4; }));
+  EXPECT_EQ(beat().waiting_tokens, 390u);
+  host_->paused = false;
+  ASSERT_TRUE(until([&] { return router_.finished(body(4, 30, 1).key.request); }));
+  EXPECT_EQ(host_->largest_batch, 4);
+  EXPECT_EQ(host_->steps, 4) << "300 + 3 x 30 tokens in chunks of 128";
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, APromptStartsOnlyWhenAllItsBlocksFit) {
+  HostSetup setup = prefill_setup();
+  setup.blocks = 8;
+  start(setup);
+  d0_.answer = Receiver::Answer::kHold;
+  prefill(body(1, 200, 8));  // 7 blocks, held until the hand-over ends
+  prefill(body(2, 60, 8));
+  ASSERT_TRUE(until([&] { return d0_.reserves.size() == 1 && beat().waiting == 1; }));
+  EXPECT_EQ(host_->blocks().available(), 1);
+  const uint64_t queried = host_->blocks().stats().query_tokens;
+  router_.heartbeats.clear();
+  ASSERT_TRUE(until([&] { return router_.heartbeats.contains("p0"); }));
+  EXPECT_EQ(host_->blocks().stats().query_tokens, queried) << "waiting is no query";
+  d0_.answer = Receiver::Answer::kGrant;
+  d0_.grant(d0_.reserves[0]);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 2; }));
+  EXPECT_EQ(d0_.output(body(2, 60, 8), 0), oracle_.output(body(2, 60, 8)));
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, ACachedPrefixIsNotComputedAgain) {
+  start();
+  const wire::RunBody first = body(1, 100, 4);
+  prefill(first);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1; }));
+  wire::RunBody second = first;
+  second.key.request = RequestId{U128{7, 2}};
+  prefill(second);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 2; }));
+  EXPECT_EQ(host_->metric(metrics::MetricId::kPromptTokensComputed), 104);
+  EXPECT_EQ(d0_.commits[1].commit.timings.prompt_tokens_cached, 96u);
+  EXPECT_EQ(d0_.output(second, 0), oracle_.output(first));
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, CancelFreesEverythingInEveryState) {
+  HostSetup setup = prefill_setup();
+  setup.blocks = 8;
+  start(setup);
+  d0_.answer = Receiver::Answer::kHold;
+  const wire::RunBody computing = body(1, 200, 8);
+  prefill(computing);
+  ASSERT_TRUE(until_paused([&] { return beat().waiting == 1; }));
+  ASSERT_TRUE(host_->begin_step());
+  host_->end_step();
+  const wire::RunBody waiting = body(2, 100, 8);
+  prefill(waiting);
+  ASSERT_TRUE(until_paused([&] { return beat().waiting == 1 && beat().running == 1; }));
+  cancel(waiting);
+  ASSERT_TRUE(until_paused([&] { return beat().waiting == 0; }));
+
+  ASSERT_TRUE(host_->begin_step());
+  cancel(computing);
+  ASSERT_TRUE(until_paused([&] { return beat().waiting_tokens == 0; }));
+  EXPECT_FALSE(host_->all_free()) << "a step reads its blocks";
+  host_->end_step();
+  expect_all_free();
+  EXPECT_TRUE(router_.output(computing.key.request).empty());
+
+  const wire::RunBody handing_over = body(3, 100, 8);
+  prefill(handing_over);
+  ASSERT_TRUE(until([&] { return !router_.output(handing_over.key.request).empty(); }));
+  ASSERT_TRUE(until([&] { return d0_.reserves.size() == 2; }));
+  cancel(handing_over);
+  expect_all_free();
+  ASSERT_TRUE(until([&] { return d0_.withdrawn == 2; }));
+  EXPECT_TRUE(router_.failed.empty());
+}
+
+TEST_F(PrefillRoleTest, ACancelThatOvertakesItsRequestRefusesIt) {
+  start();
+  wire::RunBody request = body(1, 40, 8);
+  request.key.attempt = 1;
+  cancel(request);
+  prefill(request);
+  request.key.attempt = 2;
+  prefill(request);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1; }));
+  EXPECT_EQ(d0_.reserves.size(), 1u);
+  EXPECT_EQ(d0_.reserves[0].body.key.attempt, 2);
+}
+
+TEST_F(PrefillRoleTest, ANewerAttemptEndsTheOlderAndDuplicatesAreDropped) {
+  start();
+  d0_.answer = Receiver::Answer::kHold;
+  wire::RunBody request = body(1, 40, 8);
+  prefill(request);
+  prefill(request);
+  ASSERT_TRUE(until([&] { return d0_.reserves.size() == 1; }));
+  d0_.answer = Receiver::Answer::kGrant;
+  request.key.attempt = 1;
+  prefill(request);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1; }));
+  EXPECT_EQ(d0_.withdrawn, 1);
+  EXPECT_EQ(d0_.output(request, 0), oracle_.output(request));
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, ALostRouterEndsItsRequestsOnly) {
+  start();
+  d0_.answer = Receiver::Answer::kHold;
+  prefill(body(1, 40, 8));
+  ASSERT_TRUE(until([&] { return d0_.reserves.size() == 1; }));
+  host_->role().on_router_lost(Incarnation{1234});
+  EXPECT_FALSE(host_->role().idle());
+  host_->role().on_router_lost(router_.incarnation());
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, ADeadlineEndsARequestThatNobodyTakes) {
+  start();
+  d0_.answer = Receiver::Answer::kHold;
+  wire::RunBody request = body(1, 40, 8);
+  request.deadline_ms = 50;
+  prefill(request);
+  ASSERT_TRUE(until([&] { return router_.failed.size() == 1; }));
+  EXPECT_EQ(router_.failed[0].code, StatusCode::kDeadlineExceeded);
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, RefusesWhatItCannotServe) {
+  HostSetup setup = prefill_setup();
+  setup.blocks = 4;
+  setup.max_waiting = 2;
+  start(setup);
+  prefill(body(1, 129, 5));
+  prefill(body(2, 512, 5));
+  wire::RunBody moved = body(3, 10, 5, 2);
+  moved.choices[0].output = {1};
+  prefill(moved);
+  wire::RunBody leg = body(4, 10, 5);
+  leg.key.leg = 2;
+  prefill(leg);
+  router_.send("p0", wire::Prefill{body(5, 10, 5), {}});
+  ASSERT_TRUE(until([&] { return router_.failed.size() == 5; }));
+  EXPECT_THAT(router_.failed[0].message, HasSubstr("does not fit the KV pool"));
+  EXPECT_THAT(router_.failed[1].message, HasSubstr("maximum context length"));
+  EXPECT_EQ(router_.failed[2].code, StatusCode::kUnsupported);
+  EXPECT_EQ(router_.failed[3].message, "leg 2 of 2 decode workers");
+  EXPECT_THAT(router_.failed[4].message, HasSubstr("no decode worker"));
+  host_->paused = true;
+  for (uint64_t n = 6; n <= 8; ++n) {
+    prefill(body(n, 10, 1));
+  }
+  ASSERT_TRUE(until([&] { return router_.failed.size() == 6; }));
+  EXPECT_EQ(router_.failed[5].code, StatusCode::kResourceExhausted);
+  host_->paused = false;
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, ADrainFinishesWhatItHas) {
+  start();
+  d0_.answer = Receiver::Answer::kHold;
+  const wire::RunBody request = body(1, 100, 8);
+  prefill(request);
+  ASSERT_TRUE(until([&] { return d0_.reserves.size() == 1; }));
+  host_->role().begin_drain();
+  prefill(body(2, 10, 5));
+  ASSERT_TRUE(until([&] { return router_.failed.size() == 1; }));
+  EXPECT_EQ(router_.failed[0].code, StatusCode::kUnavailable);
+  EXPECT_FALSE(host_->role().idle());
+  d0_.grant(d0_.reserves[0]);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1; }));
+  EXPECT_EQ(d0_.output(request, 0), oracle_.output(request));
+  expect_all_free();
+}
+
+TEST_F(PrefillRoleTest, FailAllEndsEveryRequestWithTheReason) {
+  HostSetup setup = prefill_setup();
+  setup.blocks = 8;
+  start(setup);
+  d0_.answer = Receiver::Answer::kHold;
+  prefill(body(1, 200, 8));
+  prefill(body(2, 100, 8));
+  ASSERT_TRUE(until([&] { return d0_.reserves.size() == 1 && beat().waiting == 1; }));
+  host_->role().fail_all(unavailable("worker is shutting down"));
+  expect_all_free();
+  ASSERT_TRUE(until([&] { return router_.failed.size() == 2; }));
+  EXPECT_EQ(router_.failed[0].message, "worker is shutting down");
+}
+
+TEST_F(PrefillRoleTest, MayBeDestroyedInMidFlight) {
+  start();
+  d0_.answer = Receiver::Answer::kHold;
+  prefill(body(1, 300, 8));
+  ASSERT_TRUE(until([&] { return d0_.reserves.size() == 1; }));
+  host_->drop_role();
+  EXPECT_TRUE(host_->all_free());
+}
+
+}  // namespace
+}  // namespace baton::prefill_worker

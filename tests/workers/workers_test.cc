@@ -1,0 +1,270 @@
+// Prefill and decode workers together: whole requests through both, with real models and transfer
+// agents in one process. The test's thread turns the workers, so every run of it takes the same
+// kind of path; the agents' threads are real.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "common/worker/testing/role_host.h"
+#include "decode_worker/decode_role.h"
+#include "kv_transfer/transports/inproc/inproc_path.h"
+#include "prefill_worker/prefill_role.h"
+
+namespace baton {
+namespace {
+
+using worker::HostSetup;
+using worker::random_body;
+
+struct Cluster {
+  int prefill_blocks = 64;
+  int decode_blocks = 64;
+  int prefill_block_tokens = 32;
+  int decode_block_tokens = 32;
+  int max_chunk_tokens = 64;
+};
+
+class WorkersTest : public testing::Test {
+ protected:
+  void start(const Cluster& cluster = {}) {
+    for (const char* name : {"d0", "d1"}) {
+      HostSetup setup;
+      setup.name = name;
+      setup.incarnation = name[1] == '0' ? 22 : 33;
+      setup.blocks = cluster.decode_blocks;
+      setup.block_tokens = cluster.decode_block_tokens;
+      setup.max_chunk_tokens = cluster.max_chunk_tokens;
+      add<decode_worker::DecodeRole>(setup, wire::Role::kDecode);
+    }
+    HostSetup setup;
+    setup.role = config::Role::kPrefill;
+    setup.name = "p0";
+    setup.incarnation = 11;
+    setup.blocks = cluster.prefill_blocks;
+    setup.block_tokens = cluster.prefill_block_tokens;
+    setup.max_chunk_tokens = cluster.max_chunk_tokens;
+    add<prefill_worker::PrefillRole>(setup, wire::Role::kPrefill);
+    ASSERT_TRUE(until([&] { return router_.heartbeats.size() == 3; }));
+  }
+  ~WorkersTest() override {
+    for (const auto& host : hosts_) {
+      host->drop_role();
+    }
+  }
+
+  template <typename RoleType>
+  void add(const HostSetup& setup, wire::Role role) {
+    auto host = std::make_unique<worker::RoleHost>(setup, context_, router_.address());
+    auto made = std::make_unique<RoleType>(host->env());
+    kv_transfer::AgentOptions options;
+    options.role = role;
+    options.name = setup.name;
+    options.incarnation = Incarnation{setup.incarnation};
+    options.transports = {"inproc"};
+    options.model_hash = host->engine().model_hash();
+    options.numerics = host->engine().numerics_id();
+    options.pools = {&host->engine().pool(0)};
+    options.inproc = &hub_;
+    std::string address;
+    if (role == wire::Role::kDecode) {
+      options.listen = "tcp://127.0.0.1:0";
+    }
+    const Status status = made->start(options);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    if constexpr (std::is_same_v<RoleType, decode_worker::DecodeRole>) {
+      address = made->transfer_address();
+      targets_.push_back({setup.name, Incarnation{setup.incarnation}, address});
+    }
+    host->set_role(std::move(made), address);
+    pointers_.push_back(host.get());
+    hosts_.push_back(std::move(host));
+  }
+  bool until(const std::function<bool()>& condition) {
+    return worker::until(router_, pointers_, condition);
+  }
+  wire::RunBody body(uint64_t request, int prompt, int max_tokens, size_t choices = 1) {
+    return random_body(request, prompt, max_tokens, router_.incarnation(), choices);
+  }
+  void prefill(const wire::RunBody& body) { router_.send("p0", wire::Prefill{body, targets_}); }
+  void cancel(const wire::RunBody& body) {
+    for (const char* name : {"p0", "d0", "d1"}) {
+      router_.send(name, wire::Cancel{body.key.request, body.key.attempt, "client"});
+    }
+  }
+  bool finished(const wire::RunBody& body) {
+    return router_.finished(body.key.request, static_cast<uint32_t>(body.choices.size()));
+  }
+  bool all_finished(const std::vector<wire::RunBody>& requests) {
+    return std::ranges::all_of(requests, [&](const wire::RunBody& r) { return finished(r); });
+  }
+  void expect_right(const wire::RunBody& body) {
+    for (size_t i = 0; i < body.choices.size(); ++i) {
+      EXPECT_EQ(router_.output(body.key.request, static_cast<uint32_t>(i)), oracle_.output(body, i))
+          << body.prompt.size() << " tokens, choice " << i;
+    }
+  }
+  void expect_all_free() {
+    EXPECT_TRUE(until([&] {
+      return std::ranges::all_of(pointers_, [](worker::RoleHost* h) { return h->role().idle(); });
+    }));
+    for (worker::RoleHost* host : pointers_) {
+      EXPECT_TRUE(host->all_free());
+    }
+  }
+  worker::RoleHost& d0() { return *hosts_[0]; }
+  worker::RoleHost& p0() { return *hosts_[2]; }
+
+  wire::Context context_;
+  kv_transfer::InprocHub hub_;
+  worker::FakeRouter router_{context_};
+  std::vector<std::unique_ptr<worker::RoleHost>> hosts_;
+  std::vector<worker::RoleHost*> pointers_;
+  std::vector<wire::DecodeTarget> targets_;
+  worker::Oracle oracle_;
+};
+
+TEST_F(WorkersTest, RequestsGetTheTokensTheyGetAlone) {
+  start();
+  std::vector<wire::RunBody> requests;
+  uint64_t n = 0;
+  for (const int prompt : {1, 17, 31, 32, 33, 100, 250}) {
+    requests.push_back(body(++n, prompt, 25));
+    requests.push_back(body(++n, prompt, 12, 3));
+  }
+  requests.push_back(body(++n, 40, 1));
+  for (const wire::RunBody& request : requests) {
+    prefill(request);
+  }
+  const wire::RunBody local = body(++n, 90, 20);
+  router_.send("d0", wire::Run{local});
+  ASSERT_TRUE(until([&] { return all_finished(requests) && finished(local); }));
+  for (const wire::RunBody& request : requests) {
+    expect_right(request);
+  }
+  expect_right(local);
+  EXPECT_EQ(d0().metric(metrics::MetricId::kPromptTokensComputed), 90);
+  EXPECT_TRUE(router_.failed.empty());
+  EXPECT_TRUE(router_.legs.empty());
+  expect_all_free();
+}
+
+TEST_F(WorkersTest, BlockSizesMayDiffer) {
+  Cluster cluster;
+  cluster.prefill_block_tokens = 64;
+  for (const bool larger_here : {true, false}) {
+    SCOPED_TRACE(larger_here);
+    hosts_.clear();
+    pointers_.clear();
+    targets_.clear();
+    cluster.prefill_block_tokens = larger_here ? 64 : 32;
+    cluster.decode_block_tokens = larger_here ? 32 : 64;
+    start(cluster);
+    std::vector<wire::RunBody> requests;
+    for (int i = 0; i < 3; ++i) {
+      requests.push_back(
+          body(static_cast<uint64_t>(larger_here ? i : i + 10), 33 + 40 * i, 40, i == 1 ? 2 : 1));
+      prefill(requests.back());
+    }
+    ASSERT_TRUE(until([&] { return all_finished(requests); }));
+    for (const wire::RunBody& request : requests) {
+      expect_right(request);
+    }
+    wire::RunBody again = requests[2];  // a prefix hit on both sides
+    again.key.request = RequestId{U128{9, larger_here}};
+    prefill(again);
+    ASSERT_TRUE(until([&] { return finished(again); }));
+    expect_right(again);
+    expect_all_free();
+  }
+}
+
+TEST_F(WorkersTest, SmallPoolsServeEverybodyInTheEnd) {
+  Cluster cluster;
+  cluster.prefill_blocks = 10;
+  cluster.decode_blocks = 8;
+  start(cluster);
+  std::vector<wire::RunBody> requests;
+  for (uint64_t n = 1; n <= 16; ++n) {
+    requests.push_back(body(n, 20 + static_cast<int>(n * 7), 60, n % 5 == 0 ? 2 : 1));
+    prefill(requests.back());
+  }
+  ASSERT_TRUE(until([&] { return all_finished(requests); }));
+  for (const wire::RunBody& request : requests) {
+    expect_right(request);
+  }
+  EXPECT_GT(d0().metric(metrics::MetricId::kPreemptions), 0);
+  EXPECT_TRUE(router_.failed.empty());
+  expect_all_free();
+}
+
+TEST_F(WorkersTest, ADrainingDecodeWorkerSendsNewRequestsToTheNext) {
+  start();
+  const wire::RunBody running = body(1, 40, 60);
+  prefill(running);
+  ASSERT_TRUE(until([&] { return router_.output(running.key.request).size() > 2; }));
+  d0().role().begin_drain();
+  const wire::RunBody late = body(2, 40, 20);
+  prefill(late);
+  ASSERT_TRUE(until([&] { return finished(running) && finished(late); }));
+  expect_right(running);
+  expect_right(late);
+  ASSERT_EQ(router_.legs.size(), 1u);
+  EXPECT_EQ(router_.legs[0].key.leg, 1);
+  EXPECT_TRUE(until([&] { return d0().role().idle(); }));
+}
+
+TEST_F(WorkersTest, ADecodeWorkerThatIsGoneLosesNothingThatWasNotCommitted) {
+  start();
+  d0().paused = true;  // takes no step, and dies before it could
+  hosts_[0]->drop_role();
+  pointers_.erase(pointers_.begin());
+  const wire::RunBody request = body(1, 40, 20);
+  prefill(request);
+  ASSERT_TRUE(until([&] { return finished(request); }));
+  expect_right(request);
+}
+
+// Requests of all kinds, cancelled, superseded and preempted at random moments, in pools that are
+// too small: what is not cancelled ends right, and nothing is left behind.
+TEST_F(WorkersTest, RandomCancelsLeaveNothingBehind) {
+  for (const uint64_t seed : {1u, 2u, 3u}) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    hosts_.clear();
+    pointers_.clear();
+    targets_.clear();
+    Cluster cluster;
+    cluster.prefill_blocks = 14;
+    cluster.decode_blocks = 12;
+    start(cluster);
+    std::mt19937_64 random(seed);
+    const auto roll = [&random](int n) { return static_cast<int>(random() % uint64_t(n)); };
+    std::vector<wire::RunBody> kept;
+    for (uint64_t n = 1; n <= 60; ++n) {
+      const wire::RunBody request =
+          body(seed * 1000 + n, 1 + roll(160), 1 + roll(50), roll(4) == 0 ? 2 : 1);
+      if (roll(4) == 0) {
+        router_.send(roll(2) == 0 ? "d0" : "d1", wire::Run{request});
+      } else {
+        prefill(request);
+      }
+      int turns = roll(6);
+      ASSERT_TRUE(until([&] { return turns-- <= 0; }));
+      if (roll(3) == 0) {
+        cancel(request);
+      } else {
+        kept.push_back(request);
+      }
+    }
+    ASSERT_TRUE(until([&] { return all_finished(kept); }));
+    for (const wire::RunBody& request : kept) {
+      expect_right(request);
+    }
+    EXPECT_TRUE(router_.failed.empty());
+    expect_all_free();
+  }
+}
+
+}  // namespace
+}  // namespace baton

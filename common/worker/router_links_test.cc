@@ -138,6 +138,18 @@ TEST_F(RouterLinksTest, AWelcomeFromAnotherLifeEndsTheOldOne) {
   EXPECT_EQ(lost_, std::vector<Incarnation>{{77}});
 }
 
+TEST_F(RouterLinksTest, RegistersAnewWhenTheRouterGaveItUp) {
+  FakeRouter router(context_, 77);
+  connect({router.address()});
+  ASSERT_TRUE(until({&router}, [&] { return links_->welcomed() == 1; }));
+  const int registrations = router.registrations;
+  router.send("d0", wire::Welcome{Incarnation{77}, false, "silent for too long"});
+  ASSERT_TRUE(until({&router}, [&] {
+    return router.registrations > registrations && links_->connected(Incarnation{77});
+  }));
+  EXPECT_EQ(lost_, std::vector<Incarnation>{{77}}) << "the router has forgotten its runs";
+}
+
 TEST_F(RouterLinksTest, RefusesWhatIsNoAddress) {
   EXPECT_EQ(RouterLinks::connect(context_, {.addresses = {"nonsense"}, .heartbeat = 10ms})
                 .status()

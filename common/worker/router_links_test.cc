@@ -23,7 +23,7 @@ class RouterLinksTest : public testing::Test {
     links_->set_info(info);
   }
   bool until(const std::vector<FakeRouter*>& routers, const std::function<bool()>& condition) {
-    const TimePoint deadline = clock_.now() + 10s;
+    const TimePoint deadline = clock_.now() + 60s;
     while (clock_.now() < deadline) {
       for (FakeRouter* router : routers) {
         router->pump();

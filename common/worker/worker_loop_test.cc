@@ -103,7 +103,7 @@ class WorkerLoopTest : public testing::Test {
   }
   BookRole& role() { return static_cast<BookRole&>(host_.role()); }
   bool until(const std::function<bool()>& condition) {
-    const TimePoint deadline = clock_.now() + 10s;
+    const TimePoint deadline = clock_.now() + 60s;
     while (clock_.now() < deadline) {
       router_.pump();
       if (condition()) {

@@ -203,7 +203,7 @@ void RoleHost::turn() {
 bool until(FakeRouter& router, const std::vector<RoleHost*>& hosts,
            const std::function<bool()>& condition) {
   const SteadyClock clock;
-  const TimePoint deadline = clock.now() + 10s;
+  const TimePoint deadline = clock.now() + 60s;  // busy machines
   while (clock.now() < deadline) {
     router.pump();
     for (RoleHost* host : hosts) {

@@ -122,7 +122,7 @@ class RoleHost {
   TimePoint next_tick_{};
 };
 
-// Turns everything until the condition holds; false after ten seconds.
+// Turns everything until the condition holds; false after a minute.
 bool until(FakeRouter& router, const std::vector<RoleHost*>& hosts,
            const std::function<bool()>& condition);
 

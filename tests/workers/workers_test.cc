@@ -46,7 +46,10 @@ class WorkersTest : public testing::Test {
     setup.block_tokens = cluster.prefill_block_tokens;
     setup.max_chunk_tokens = cluster.max_chunk_tokens;
     add<prefill_worker::PrefillRole>(setup, wire::Role::kPrefill);
-    ASSERT_TRUE(until([&] { return router_.heartbeats.size() == 3; }));
+    ASSERT_TRUE(until([&] {
+      return std::ranges::all_of(
+          pointers_, [](worker::RoleHost* host) { return host->links().welcomed() == 1; });
+    }));
   }
   ~WorkersTest() override {
     for (const auto& host : hosts_) {

@@ -110,7 +110,8 @@ bool Endpoint::origin_accepted(const http::Request& request) const {
   }
   const std::vector<std::string>& listed = options_.config->cors_origins;
   if (listed.empty()) {
-    return options_.api_keys.empty() && loopback(options_.config->listen);
+    // A page that knows no key gets nothing from a server that asks for one.
+    return !options_.api_keys.empty() || loopback(options_.config->listen);
   }
   return std::find(listed.begin(), listed.end(), *origin) != listed.end() ||
          std::find(listed.begin(), listed.end(), "*") != listed.end();

@@ -253,7 +253,7 @@ TEST_F(EndpointTest, AnswersProbesByState) {
     EXPECT_EQ(error(got).at("message"), "no worker is ready yet");
   }
   EXPECT_EQ(ask("POST", kCompletions, R"({"prompt":"x"})").status, 503);
-  worker_thread_ = std::thread([this] {});
+  worker_thread_ = std::thread([] {});
 }
 
 TEST_F(EndpointTest, ExportsMetricsAndStatus) {
@@ -283,6 +283,16 @@ TEST_F(EndpointTest, AsksForAKeyOnAllButTheOpenPaths) {
        {"Bearer secre", "Bearer secrets", "Bearer ", "secret", "Basic secret"}) {
     EXPECT_EQ(ask("GET", "/v1/models", "", {{"Authorization", key}}).status, 401) << key;
   }
+}
+
+TEST_F(EndpointTest, AllowsAnyOriginThatHasAKey) {
+  start({"secret"});
+  const http::Response refused = ask("GET", "/v1/models", "", {{"Origin", "http://a.org"}});
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.headers.get("Access-Control-Allow-Origin"), "*");
+  EXPECT_EQ(ask("OPTIONS", kChat, "", {{"Origin", "http://a.org"}})
+                .headers.get("Access-Control-Allow-Origin"),
+            "*");
 }
 
 TEST_F(EndpointTest, KeepsMetricsBehindTheKeyWhenAsked) {

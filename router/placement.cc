@@ -9,8 +9,13 @@ constexpr double kAssumedRate = 1000;          // tokens a second
 constexpr double kAssumedBandwidth = 1e9;      // bytes a second
 constexpr double kNoBlocksPenaltyMs = 10'000;  // a full pool: its next free block is far
 
+// A measurement as a worker sent it, inside what makes sense; `assumed` when there is none.
+double measured(double value, double low, double high, double assumed) {
+  return value > 0 ? std::clamp(value, low, high) : assumed;
+}
+
 double rate(const WorkerState& worker) {
-  return worker.load.prefill_tokens_per_s > 0 ? worker.load.prefill_tokens_per_s : kAssumedRate;
+  return measured(worker.load.prefill_tokens_per_s, 1, 1e9, kAssumedRate);
 }
 
 int hit_tokens(const WorkerState& worker, const PlacementRequest& request) {
@@ -36,13 +41,14 @@ double decode_ms(const WorkerState& worker, const PlacementRequest& request) {
   const double free = worker.load.blocks_free;
   const double running = std::max<double>(worker.load.running + worker.load.waiting,
                                           static_cast<double>(worker.assigned_choices));
-  const double step = std::max(1.0, worker.load.decode_step_ms);
+  const double step = measured(worker.load.decode_step_ms, 1, 1e6, 1);
   return (wanted > free ? kNoBlocksPenaltyMs : 0.0) + running * step * 0.1;
 }
 
 // A worker and what the request would cost there, computed once.
 struct Candidate {
   WorkerState* worker = nullptr;
+  size_t order = 0;  // by name
   int uncached = 0;
   double prefill_ms = 0;
   double decode_ms = 0;
@@ -56,6 +62,7 @@ std::vector<Candidate> candidates(const std::vector<WorkerState*>& workers,
   for (WorkerState* worker : workers) {
     Candidate candidate;
     candidate.worker = worker;
+    candidate.order = out.size();
     candidate.uncached = static_cast<int>(request.tokens.size()) - hit_tokens(*worker, request);
     candidate.prefill_ms = queue_ms(*worker) + candidate.uncached / rate(*worker) * 1e3;
     candidate.decode_ms = decode_ms(*worker, request);
@@ -66,7 +73,7 @@ std::vector<Candidate> candidates(const std::vector<WorkerState*>& workers,
 
 double transfer_tail_ms(const WorkerState& prefill, const Candidate& decode, double compute_ms) {
   const double bandwidth =
-      prefill.load.transfer_bytes_per_s > 0 ? prefill.load.transfer_bytes_per_s : kAssumedBandwidth;
+      measured(prefill.load.transfer_bytes_per_s, 1e3, 1e15, kAssumedBandwidth);
   const double total = std::max(0, decode.uncached) *
                        static_cast<double>(decode.worker->info.kv_bytes_per_token) / bandwidth *
                        1e3;
@@ -79,8 +86,9 @@ void sort_by_cost(std::vector<Candidate>& workers, const Cost& cost) {
   for (Candidate& worker : workers) {
     worker.cost = cost(worker);
   }
-  std::stable_sort(workers.begin(), workers.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+  std::sort(workers.begin(), workers.end(), [](const Candidate& a, const Candidate& b) {
+    return a.cost != b.cost ? a.cost < b.cost : a.order < b.order;
+  });
 }
 
 const Candidate& cheapest_prefill(std::vector<Candidate>& workers) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "common/prefix_hash/prefix_hash.h"
 #include "router/router_fixture.h"
 
@@ -205,6 +208,19 @@ TEST_F(PlacementTest, PrefillsALongPromptOnAnIdleDecodeWorkerWhenThatIsFaster) {
 
 TEST_F(PlacementTest, PrefersAPrefillWorkerWhenBothAreIdle) {
   EXPECT_EQ(place(LocalPrefill::kAuto, request(300)), "p0>d0,d1 long_prompt");
+}
+
+TEST_F(PlacementTest, SurvivesNumbersThatMakeNoSense) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const double value : {std::nan(""), inf, -inf, 0.0, -1.0, 5e-324, 1e308}) {
+    for (WorkerState* worker : {&prefills_[0], &decodes_[0]}) {
+      worker->load.prefill_tokens_per_s = value;
+      worker->load.transfer_bytes_per_s = value;
+      worker->load.decode_step_ms = value;
+    }
+    place(LocalPrefill::kAuto, request(300));
+    EXPECT_TRUE(std::isfinite(predicted_ms_)) << value;
+  }
 }
 
 TEST_F(PlacementTest, BoundsTheFallBacks) {

@@ -18,17 +18,6 @@ tokenizer::Tokenizer load(const std::string& file) {
   return std::move(loaded).value();
 }
 
-template <typename Ready>
-bool wait_for(Mutex& mutex, CondVar& changed, const Ready& ready) REQUIRES(mutex) {
-  const TimePoint deadline = SteadyClock().now() + 10s;
-  while (!ready()) {
-    if (!changed.wait_until(mutex, deadline)) {
-      return ready();
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 tokenizer::Tokenizer tiny_tokenizer() { return load("tests/data/models/tiny_f32.gguf"); }
@@ -148,14 +137,19 @@ bool FakeResponder::done() const {
 }
 
 bool FakeResponder::wait_done() {
+  const TimePoint deadline = SteadyClock().now() + 10s;
   MutexLock lock(mutex_);
-  return wait_for(mutex_, changed_, [this]() REQUIRES(mutex_) { return done_; });
+  while (!done_ && changed_.wait_until(mutex_, deadline)) {
+  }
+  return done_;
 }
 
 bool FakeResponder::wait_written(size_t bytes) {
+  const TimePoint deadline = SteadyClock().now() + 10s;
   MutexLock lock(mutex_);
-  return wait_for(mutex_, changed_,
-                  [this, bytes]() REQUIRES(mutex_) { return response_.body.size() >= bytes; });
+  while (response_.body.size() < bytes && changed_.wait_until(mutex_, deadline)) {
+  }
+  return response_.body.size() >= bytes;
 }
 
 int FakeResponder::status() const {

@@ -32,7 +32,8 @@ std::vector<Row> router_rows(Router& router) {
        "File with one API key a line. Required beyond loopback, unless allow_keyless."},
       {"router", "allow_keyless", &router.allow_keyless, "Serve without keys beyond loopback."},
       {"router", "cors_origins", &router.cors_origins,
-       "Origins that browsers may call from. Empty: any while keyless and on loopback, else none."},
+       "Origins that browsers may call from. Empty: any on loopback or where a key is needed, else "
+       "none."},
       {"router", "metrics_need_key", &router.metrics_need_key, "Whether /metrics asks for a key."},
       {"router", "local_prefill", choice(router.local_prefill, kLocalPrefillNames),
        "Prefill on the decode worker itself. auto: when it is predicted to be faster."},

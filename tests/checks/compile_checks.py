@@ -83,11 +83,11 @@ def run_all(findings: Findings, jobs: list[tuple[str, list[str]]]) -> int:
 
 
 def thread_jobs(build: Path, wanted) -> list[tuple[str, list[str]]]:
+    tests = {source.path for source in sources() if source.is_test}
     return [
         (path, ["clang++-19", *flags, *CLANG_FLAGS, path])
         for path, flags in commands(build).items()
-        if path.startswith(THREAD_FOLDERS) and not path.endswith(("_test.cc", "_bench.cc"))
-        and wanted(path)
+        if path.startswith(THREAD_FOLDERS) and wanted(path) and path not in tests
     ]
 
 

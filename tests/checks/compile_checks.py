@@ -22,9 +22,7 @@ THREAD_FOLDERS = (
     "common/base/", "common/device/", "common/http/", "common/worker/", "common/metrics/",
     "common/engine/", "kv_transfer/", "router/", "prefill_worker/", "decode_worker/",
 )
-# std::stable_sort of g++ 12's library uses what that library calls deprecated.
 CLANG_FLAGS = [
-    "-Wno-deprecated-declarations",
     "-fsyntax-only", "-Wthread-safety", "-Werror", "-Wno-unknown-warning-option",
     "-Wno-unused-command-line-argument",
 ]

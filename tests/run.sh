@@ -21,7 +21,7 @@ report=() broken=()
 # covered by the small models of "model" and "engine".
 readonly NOT_SANITIZED=(matmul probe engine_real_model)
 # Those in which threads meet.
-readonly TSAN_TESTS=(base metrics http wire device kv_transfer worker)
+readonly TSAN_TESTS=(base metrics http wire device kv_transfer router)
 readonly FUZZERS=(gguf description tokenizer chat_template http)
 readonly FUZZ_SECONDS=10
 
@@ -97,7 +97,7 @@ build_targets() { # build_targets PRESET TARGET...
 }
 
 all_test_programs() { # all_test_programs PRESET: their names without _test
-  ninja -C "build/$1" -t targets all | sed -n 's/^\([a-z0-9_]*\)_test: phony$/\1/p' |
+  ninja -C "build/$1" -t targets all | sed -n '/^cmake_/d; s/^\([a-z0-9_]*\)_test: phony$/\1/p' |
     grep -vxF "$(printf '%s\n' "${NOT_SANITIZED[@]}")"
 }
 

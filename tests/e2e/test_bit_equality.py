@@ -13,7 +13,7 @@ import prompts
 from client import in_parallel
 from cluster import BIN, FULL, Cluster, generate, run_briefly
 
-TOKENS = 48
+TOKENS = 48 if FULL else 32
 # Lengths of the prompts: inside one block, over a border, several chunks.
 LENGTHS = [5, 37, 200, 700] if FULL else [5, 37, 300]
 SEGMENTS = "reduction_segments=2"

@@ -12,8 +12,8 @@ UNIT = 32  # tokens of a push unit: equal block sizes
 LAYERS, KV_HEADS, DIM, BYTES = 30, 3, 64, 2  # of the default model; bf16
 PIECE_BYTES = UNIT * LAYERS * 2 * KV_HEADS * DIM * BYTES
 LONG = 2000
-LONG_COUNT = 20 if FULL else 10
-COUNT = 100 if FULL else 50
+LONG_COUNT = 20 if FULL else 5
+COUNT = 100 if FULL else 35
 
 
 class HandoverBytes(unittest.TestCase):

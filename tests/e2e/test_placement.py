@@ -41,13 +41,13 @@ class Placement(unittest.TestCase):
                 self.assertTrue(long.running(), f"{seed + 1} requests took longer than the long one")
             # Its queue now costs more than a short prefix saves.
             moved = ask(shared[:320] + prompts.ids(20, seed=80)).trace["prefill"]
-            busy = long.running()
+            still = long.running()
             trace = long.result().trace
-            self.assertEqual(trace["prefill"], home)
-            print(f"{home} busy for {time.monotonic() - sent:.1f} s with "
+            busy = trace["prefill"]  # its home, unless the other one has measured a better rate
+            print(f"{busy} busy for {time.monotonic() - sent:.1f} s with "
                   f"{trace['prompt_tokens_computed']} tokens; the next 20 went to "
                   f"{sorted(set(went))}, one with a short prefix on {home} to {moved}")
-            self.assertNotIn(home, went)
-            if busy:
-                self.assertNotEqual(moved, home)
+            self.assertNotIn(busy, went)
+            if still:
+                self.assertNotEqual(moved, busy)
             cluster.wait_blocks_free()

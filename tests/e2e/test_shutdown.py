@@ -8,7 +8,7 @@ import unittest
 
 import prompts
 from client import Background, in_parallel
-from cluster import Cluster, alive, descendants, wait_until
+from cluster import FULL, Cluster, alive, descendants, wait_until
 
 DETECTED_S = 2.0  # a killed peer ends or moves its requests within this
 # Computing again what a moved stream had, on two busy CPUs, comes on top.
@@ -135,7 +135,7 @@ class Kill(unittest.TestCase):
         cluster.wait_blocks_free()
 
     def test_decode_worker_under_streams(self):
-        asked = bodies(12, 200)
+        asked = bodies(12 if FULL else 8, 200 if FULL else 100)
         with Cluster("deploy/local-2p2d.yaml", sets=["router.local_prefill=never"]) as cluster:
             expected = solo(cluster, asked)
             streams = Streams(cluster, asked).wait_begun()
@@ -143,7 +143,7 @@ class Kill(unittest.TestCase):
         self.assertEqual(failed, 0, "the other decode worker could go on with all")
 
     def test_prefill_worker_under_streams_that_it_handed_over(self):
-        asked = bodies(12, 200)
+        asked = bodies(12 if FULL else 8, 200 if FULL else 100)
         with Cluster("deploy/local-2p2d.yaml", sets=["router.local_prefill=never"]) as cluster:
             expected = solo(cluster, asked)
             streams = Streams(cluster, asked).wait_begun()

@@ -21,7 +21,7 @@ class ContinuousBatching(unittest.TestCase):
 
             def stream(seed):
                 body = {"prompt": prompts.ids(20 + seed, seed=10 + seed), "temperature": 0,
-                        "max_tokens": 120, "ignore_eos": True, "stream": True,
+                        "max_tokens": 240, "ignore_eos": True, "stream": True,
                         "return_token_ids": True}
 
                 def count(answer):
@@ -32,7 +32,7 @@ class ContinuousBatching(unittest.TestCase):
             running = [Background(lambda seed=seed: stream(seed)) for seed in range(STREAMS)]
             for _ in range(STREAMS):
                 self.assertTrue(started.acquire(timeout=60), "16 streams did not start")
-            late = cluster.client().completion(prompts.ids(100, seed=99), max_tokens=8,
+            late = cluster.client().completion(prompts.ids(100, seed=99), max_tokens=4,
                                                ignore_eos=True)
             still = sum(stream.running() for stream in running)
             streams = [stream.result() for stream in running]

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/wire/codec.h"
 #include "common/worker/run_convert.h"
+#include "common/worker/run_select.h"
 
 namespace baton::decode_worker {
 namespace {
@@ -145,26 +146,18 @@ void DecodeRole::cancel(const wire::Cancel& asked) {
 }
 
 void DecodeRole::on_router_lost(Incarnation router) {
-  std::vector<DecodeRun*> orphans;
-  for (auto& [id, run] : runs_) {
-    if (run->router == router) {
-      orphans.push_back(run.get());
-    }
-  }
-  for (DecodeRun* run : orphans) {
+  for (DecodeRun* run :
+       worker::select_runs(runs_, [router](const DecodeRun& r) { return r.router == router; })) {
     close(*run, "router lost");
   }
 }
 
 void DecodeRole::on_tick(TimePoint now) {
   tombstones_.sweep(now);
-  std::vector<DecodeRun*> late;
-  for (auto& [id, run] : runs_) {
-    if (run->state != RunState::kClosing && run->deadline <= now) {
-      late.push_back(run.get());
-    }
-  }
-  for (DecodeRun* run : late) {
+  const auto late = [now](const DecodeRun& r) {
+    return r.state != RunState::kClosing && r.deadline <= now;
+  };
+  for (DecodeRun* run : worker::select_runs(runs_, late)) {
     fail(*run,
          deadline_exceeded("the request's deadline passed on decode worker " + env_.entry.name));
   }
@@ -197,13 +190,8 @@ void DecodeRole::fail(DecodeRun& run, const Status& why) {
 }
 
 void DecodeRole::fail_all(const Status& why) {
-  std::vector<DecodeRun*> open;
-  for (auto& [id, run] : runs_) {
-    if (run->state != RunState::kClosing) {
-      open.push_back(run.get());
-    }
-  }
-  for (DecodeRun* run : open) {
+  const auto open = [](const DecodeRun& r) { return r.state != RunState::kClosing; };
+  for (DecodeRun* run : worker::select_runs(runs_, open)) {
     fail(*run, why);
   }
 }

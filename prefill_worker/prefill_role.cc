@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/wire/codec.h"
 #include "common/worker/run_convert.h"
+#include "common/worker/run_select.h"
 
 namespace baton::prefill_worker {
 namespace {
@@ -146,26 +147,18 @@ void PrefillRole::cancel(const wire::Cancel& asked) {
 }
 
 void PrefillRole::on_router_lost(Incarnation router) {
-  std::vector<PrefillRun*> orphans;
-  for (auto& [id, run] : runs_) {
-    if (run->router == router) {
-      orphans.push_back(run.get());
-    }
-  }
-  for (PrefillRun* run : orphans) {
+  for (PrefillRun* run :
+       worker::select_runs(runs_, [router](const PrefillRun& r) { return r.router == router; })) {
     close(*run, "router lost");
   }
 }
 
 void PrefillRole::on_tick(TimePoint now) {
   tombstones_.sweep(now);
-  std::vector<PrefillRun*> late;
-  for (auto& [id, run] : runs_) {
-    if (run->state != RunState::kClosing && run->deadline <= now) {
-      late.push_back(run.get());
-    }
-  }
-  for (PrefillRun* run : late) {
+  const auto late = [now](const PrefillRun& r) {
+    return r.state != RunState::kClosing && r.deadline <= now;
+  };
+  for (PrefillRun* run : worker::select_runs(runs_, late)) {
     fail(*run,
          deadline_exceeded("the request's deadline passed on prefill worker " + env_.entry.name));
   }
@@ -438,13 +431,8 @@ void PrefillRole::fail(PrefillRun& run, const Status& why, uint32_t retry_after_
 }
 
 void PrefillRole::fail_all(const Status& why) {
-  std::vector<PrefillRun*> open;
-  for (auto& [id, run] : runs_) {
-    if (run->state != RunState::kClosing) {
-      open.push_back(run.get());
-    }
-  }
-  for (PrefillRun* run : open) {
+  const auto open = [](const PrefillRun& r) { return r.state != RunState::kClosing; };
+  for (PrefillRun* run : worker::select_runs(runs_, open)) {
     fail(*run, why);
   }
 }

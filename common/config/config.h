@@ -83,7 +83,7 @@ struct Worker {
   std::string http = "127.0.0.1:0";
   int64_t block_tokens = 32;
   bool prefix_cache = true;
-  int64_t max_batch_sequences = 64;
+  int64_t max_batch_sequences = 128;
   Duration chunk_time = 100ms;  // prompts are cut so that a step takes at most this
   int64_t max_chunk_tokens = 512;
   int64_t max_waiting = 1024;  // requests in its queue

@@ -274,7 +274,7 @@ TEST(LoadTest, OverridesWorkersByName) {
   EXPECT_EQ(config->decode[0].block_tokens, 64);
   EXPECT_EQ(config->decode[1].block_tokens, 64);
   EXPECT_EQ(config->decode[0].max_batch_sequences, 3);
-  EXPECT_EQ(config->decode[1].max_batch_sequences, 64);
+  EXPECT_EQ(config->decode[1].max_batch_sequences, 128);
   EXPECT_EQ(config->decode[1].kv_cache.count, 8u);
   EXPECT_EQ(config->prefill[0].block_tokens, 32);
 }

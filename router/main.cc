@@ -1,7 +1,5 @@
 // The program baton-router.
 
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -9,6 +7,7 @@
 #include <iostream>
 
 #include "common/base/log.h"
+#include "common/base/stop_signal.h"
 #include "common/config/program_options.h"
 #include "common/tokenizer/vocabulary_from_gguf.h"
 #include "router/endpoint.h"
@@ -126,14 +125,7 @@ int main(int argc, char** argv) {
     return *startup.exit_status;
   }
   init_log(startup.log);
-  // Before any thread starts, so that none of them receives the signals.
-  sigset_t both;
-  sigemptyset(&both);
-  sigaddset(&both, SIGINT);
-  sigaddset(&both, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &both, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  const int stop_fd = signalfd(-1, &both, SFD_NONBLOCK | SFD_CLOEXEC);
+  const int stop_fd = block_stop_signals();
   const Status status = router::run(startup, stop_fd);
   close(stop_fd);
   if (!status.ok()) {

@@ -1,14 +1,13 @@
 #include "router/router_loop.h"
 
-#include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/stop_signal.h"
 #include "common/http/error.h"
 
 namespace baton::router {
@@ -17,20 +16,6 @@ namespace {
 constexpr Duration kTick = 50ms;
 constexpr size_t kCommandQueue = 8192;
 constexpr int kMessagesATurn = 4096;
-
-// The first signal drains; from then on a second one has its usual effect and ends the process.
-bool take_stop_signal(int fd) {
-  signalfd_siginfo info{};
-  if (fd < 0 || read(fd, &info, sizeof(info)) != sizeof(info)) {
-    return false;
-  }
-  sigset_t both;
-  sigemptyset(&both);
-  sigaddset(&both, SIGINT);
-  sigaddset(&both, SIGTERM);
-  pthread_sigmask(SIG_UNBLOCK, &both, nullptr);
-  return true;
-}
 
 }  // namespace
 

@@ -1,9 +1,7 @@
 #include "common/worker/worker_loop.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/stop_signal.h"
 
 namespace baton::worker {
 
@@ -138,20 +137,6 @@ void WorkerLoop::tick(Role& role) {
   export_metrics();
 }
 
-bool WorkerLoop::stop_asked() {
-  signalfd_siginfo info{};
-  if (options_.stop_fd < 0 || read(options_.stop_fd, &info, sizeof(info)) != sizeof(info)) {
-    return false;
-  }
-  // The first signal drains; from now on a second one has its usual effect and ends the process.
-  sigset_t both;
-  sigemptyset(&both);
-  sigaddset(&both, SIGINT);
-  sigaddset(&both, SIGTERM);
-  pthread_sigmask(SIG_UNBLOCK, &both, nullptr);
-  return true;
-}
-
 void WorkerLoop::begin_drain(Role& role) {
   health_.draining = true;
   drain_until_ = clock_.now() + options_.drain_limit;
@@ -206,7 +191,7 @@ void WorkerLoop::run(Role& role) {
       tick(role);
       next_tick_ = now + options_.heartbeat;
     }
-    if (!health_.draining && stop_asked()) {
+    if (!health_.draining && take_stop_signal(options_.stop_fd)) {
       begin_drain(role);
     }
     if (drained(role, now)) {

@@ -70,7 +70,6 @@ class WorkerLoop {
   void tick(Role& role);
   void watch_step(Role& role, TimePoint now);
   void export_metrics();
-  bool stop_asked();
   void begin_drain(Role& role);
   bool drained(Role& role, TimePoint now);
   void wait();

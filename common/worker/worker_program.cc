@@ -1,13 +1,12 @@
 #include "common/worker/worker_program.h"
 
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
 
 #include "common/base/log.h"
+#include "common/base/stop_signal.h"
 #include "common/config/effective.h"
 #include "common/config/program_options.h"
 #include "common/device/isa.h"
@@ -22,18 +21,6 @@ std::string instruction_sets() {
     names += (names.empty() ? "" : " ") + std::string(device::isa_name(isa));
   }
   return names;
-}
-
-// SIGINT and SIGTERM become readable on a descriptor. Before any thread starts, so that none of
-// them receives the signals.
-int block_stop_signals() {
-  sigset_t both;
-  sigemptyset(&both);
-  sigaddset(&both, SIGINT);
-  sigaddset(&both, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &both, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  return signalfd(-1, &both, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
 // The worker's CPUs cut into ranks of equal size. With fewer CPUs than ranks the ranks share them.

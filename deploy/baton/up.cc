@@ -1,8 +1,6 @@
 #include "deploy/baton/up.h"
 
-#include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/stop_signal.h"
 #include "common/config/program_options.h"
 #include "deploy/baton/first_answer.h"
 #include "deploy/baton/ready_file.h"
@@ -183,13 +182,7 @@ struct StopFds {
   int signals = -1;
   int request = -1;
   StopFds() {
-    sigset_t both;
-    sigemptyset(&both);
-    sigaddset(&both, SIGINT);
-    sigaddset(&both, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &both, nullptr);
-    signal(SIGPIPE, SIG_IGN);
-    signals = signalfd(-1, &both, SFD_NONBLOCK | SFD_CLOEXEC);
+    signals = block_stop_signals();
     request = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   }
   ~StopFds() {

@@ -70,6 +70,7 @@ struct Workers {
   std::vector<std::string> routers = {"tcp://127.0.0.1:7800"};
   Duration heartbeat = 200ms;  // to every router
   Duration drain = 30s;
+  bool share_machine = true;  // false: each has a machine or container of its own
 };
 
 struct Worker {

@@ -174,6 +174,16 @@ std::string format_cpus(const std::vector<int>& cpus) {
   return out;
 }
 
+// As many threads as the quota pays for, where the mask has more CPUs than that: it is then the
+// mask of every container on the machine, and all of them would be pinned to its first CPUs.
+std::optional<WorkerCpus> unpinned(const Worker& worker, const Machine& machine) {
+  const double threads = std::ceil(machine.cpu_quota);
+  if (worker.cpus != "auto" || threads < 1 || threads >= static_cast<double>(machine.cpus.size())) {
+    return std::nullopt;
+  }
+  return WorkerCpus{std::vector<int>(static_cast<size_t>(threads), -1), true};
+}
+
 // CPUs for entries with "auto": usable ones that no list names, or all usable ones if none is left.
 std::vector<int> automatic_pool(const std::vector<const Worker*>& workers, const Machine& machine) {
   size_t usable = machine.cpus.size();
@@ -243,7 +253,12 @@ Result<Machine> read_machine(std::string_view root) {
 
 Result<WorkerCpus> effective_cpus(const Config& config, const Worker& worker,
                                   const Machine& machine) {
-  const std::vector<const Worker*> workers = in_cpu_order(config);
+  const bool alone = !config.workers.share_machine;
+  if (const std::optional<WorkerCpus> out = alone ? unpinned(worker, machine) : std::nullopt; out) {
+    return *out;
+  }
+  const std::vector<const Worker*> workers =
+      alone ? std::vector<const Worker*>{&worker} : in_cpu_order(config);
   WorkerCpus out;
   BATON_ASSIGN_OR_RETURN(out.cpus, cpus_of(workers, worker, machine));
   for (const Worker* other : workers) {
@@ -270,7 +285,8 @@ uint64_t effective_kv_cache_bytes(const Config& config, const Worker& worker,
     case KvCacheSize::Unit::kAuto:
       break;
   }
-  const uint64_t workers = std::max<uint64_t>(config.prefill.size() + config.decode.size(), 1);
+  const uint64_t in_file = std::max<uint64_t>(config.prefill.size() + config.decode.size(), 1);
+  const uint64_t workers = config.workers.share_machine ? in_file : 1;
   return std::max(machine.memory_bytes / kMemoryShare / workers, kLeastKvBytes);
 }
 

@@ -23,20 +23,22 @@ struct Machine {
 Result<Machine> read_machine(std::string_view root = "");
 
 struct WorkerCpus {
-  std::vector<int> cpus;  // one compute thread each
-  bool shared = false;    // some other worker of the file uses one of them too
+  std::vector<int> cpus;  // one compute thread each; negative: a thread that is not pinned
+  bool shared = false;    // some other worker of the file, or of the machine, uses one of them too
 };
 
 // The CPUs of one worker of the file. `cpus: auto`: of the usable CPUs (mask, at most ⌈quota⌉ of
 // them, lowest first) those that no entry names are cut into equal contiguous ranges, decode
 // workers first, then prefill workers, in the order of the file. With fewer CPUs than such workers
-// they take turns. A listed CPU outside the mask is refused by name.
+// they take turns. With `workers.share_machine: false` a worker has them all; a quota below the
+// mask then leaves ⌈quota⌉ threads unpinned, because other containers have the same mask. A listed
+// CPU outside the mask is refused by name.
 Result<WorkerCpus> effective_cpus(const Config& config, const Worker& worker,
                                   const Machine& machine);
 
 // Bytes of the KV pool for `kv_cache: auto`: a sixteenth of the memory, divided by the number of
-// workers in the file, at least 64 MiB. Bytes as given otherwise; for blocks count ×
-// bytes_per_block.
+// workers in the file that share the machine, at least 64 MiB. Bytes as given otherwise; for blocks
+// count × bytes_per_block.
 uint64_t effective_kv_cache_bytes(const Config& config, const Worker& worker,
                                   const Machine& machine, uint64_t bytes_per_block);
 

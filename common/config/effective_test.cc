@@ -66,6 +66,28 @@ TEST(EffectiveTest, KeepsToTheQuota) {
   EXPECT_THAT(effective_cpus(config, config.decode[0], machine)->cpus, ElementsAre(0, 1));
 }
 
+TEST(EffectiveTest, AWorkerWithAMachineOfItsOwnHasAllOfIt) {
+  Config config = cluster({"auto"}, {"auto"});
+  config.workers.share_machine = false;
+  const Machine machine{{4, 5, 6, 7}, 4, 64ull << 30};
+  const auto p0 = effective_cpus(config, config.prefill[0], machine);
+  ASSERT_TRUE(p0.ok());
+  EXPECT_THAT(p0->cpus, ElementsAre(4, 5, 6, 7));
+  EXPECT_FALSE(p0->shared);
+  EXPECT_EQ(effective_kv_cache_bytes(config, config.prefill[0], machine, 1), 4ull << 30);
+}
+
+TEST(EffectiveTest, AQuotaOfAMachineOfOthersLeavesThreadsUnpinned) {
+  Config config = cluster({"auto"}, {"1,2"});
+  config.workers.share_machine = false;
+  const Machine machine{{0, 1, 2, 3}, 1.5, 1ull << 30};
+  const auto p0 = effective_cpus(config, config.prefill[0], machine);
+  ASSERT_TRUE(p0.ok());
+  EXPECT_THAT(p0->cpus, ElementsAre(-1, -1));
+  EXPECT_FALSE(effective_spinning(config.prefill[0], *p0));
+  EXPECT_THAT(effective_cpus(config, config.decode[0], machine)->cpus, ElementsAre(1, 2));
+}
+
 TEST(EffectiveTest, LeavesNamedCpusToTheirWorkers) {
   const Config config = cluster({"0-1"}, {"auto", "auto"});
   const Machine machine{{0, 1, 2, 3}, 0, 1ull << 30};

@@ -137,6 +137,9 @@ std::vector<Row> rows_of(Config& config) {
           {"workers", "drain", &config.workers.drain,
            "How long a worker's sequences may take to end after SIGTERM.", Form::kPlain, 0,
            kForever},
+          {"workers", "share_machine", &config.workers.share_machine,
+           "Whether all workers of the file run on one machine. false: each has a machine or "
+           "container of its own, and auto means all of it."},
       },
       std::back_inserter(rows));
   std::ranges::move(transfer_rows(config.transfer), std::back_inserter(rows));

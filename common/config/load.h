@@ -37,6 +37,10 @@ Result<Config> parse_config(std::string_view yaml, std::string_view source,
 // The full configuration, every key with its value; load_config reads it back to the same.
 std::string to_yaml(const Config& config);
 
+// How a process calls itself once `overrides` are applied: --set worker.name=NAME renames it, so
+// that one entry of a file can stand for many processes (the pods of a Deployment).
+Self renamed(Self self, const std::vector<std::string>& overrides);
+
 // The own entry of a worker. An empty name stands for the only entry of its role; otherwise the
 // error lists the names that there are.
 Result<const Worker*> own_entry(const Config& config, const Self& self);

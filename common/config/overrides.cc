@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "common/config/assemble.h"
 #include "common/config/key_table.h"
@@ -152,10 +153,24 @@ std::string nearest_key(std::string_view path) {
 }
 
 Status apply_overrides(Config& config, const LoadRequest& request, Origins& origins) {
+  std::optional<Self> self = request.self;
   for (const std::string& text : request.overrides) {
-    BATON_RETURN_IF_ERROR(apply_one(config, text, request.self, origins));
+    BATON_RETURN_IF_ERROR(apply_one(config, text, self, origins));
+    if (self) {
+      self = renamed(std::move(*self), {text});
+    }
   }
   return Status();
+}
+
+Self renamed(Self self, const std::vector<std::string>& overrides) {
+  constexpr std::string_view kOwnName = "worker.name=";
+  for (const std::string& text : overrides) {
+    if (self.role != Role::kRouter && text.starts_with(kOwnName)) {
+      self.name = text.substr(kOwnName.size());
+    }
+  }
+  return self;
 }
 
 }  // namespace baton::config

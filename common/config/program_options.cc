@@ -61,6 +61,7 @@ Status load(const ProgramDescription& program, Arguments& arguments, Startup& st
   startup.self = {program.role, arguments.name};
   arguments.load.self = startup.self;
   BATON_ASSIGN_OR_RETURN(startup.config, load_config(arguments.load));
+  startup.self = renamed(startup.self, arguments.load.overrides);
   if (program.role != Role::kRouter) {
     BATON_ASSIGN_OR_RETURN(const Worker* own, own_entry(startup.config, startup.self));
     startup.self.name = own->name;

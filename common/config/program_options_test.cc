@@ -85,6 +85,24 @@ TEST(ProgramOptionsTest, OverridesMayBeRepeated) {
   EXPECT_EQ(r.startup.log.format, LogFormat::kJson);
 }
 
+TEST(ProgramOptionsTest, AnEntryMayStandForManyProcesses) {
+  const Outcome only = start({"--set", "worker.name=pod-a", "--set", "worker.kv_cache=64blocks"});
+  ASSERT_FALSE(only.startup.exit_status.has_value()) << only.err;
+  EXPECT_EQ(only.startup.self.name, "pod-a");
+  EXPECT_EQ(only.startup.log.worker, "pod-a");
+  EXPECT_EQ(only.startup.config.decode[0].name, "pod-a");
+  EXPECT_EQ(only.startup.config.decode[0].kv_cache.count, 64u);
+  const Outcome named =
+      start({"--name", "d0", "--set", "worker.name=pod-b", "--set", "worker.block_tokens=64"});
+  ASSERT_FALSE(named.startup.exit_status.has_value()) << named.err;
+  EXPECT_EQ(named.startup.self.name, "pod-b");
+  EXPECT_EQ(named.startup.config.decode[0].block_tokens, 64);
+  EXPECT_EQ(start({"--set", "worker.name=Pod"}).err,
+            "baton-test: --set: worker.name: \"Pod\" is not a name; use up to 32 of a-z, 0-9 and "
+            "-\n");
+  EXPECT_EQ(start({"--set", "worker.name=p0"}).startup.exit_status, kExitCannotStart);
+}
+
 TEST(ProgramOptionsTest, CheckPrintsTheWholeConfiguration) {
   const Outcome r = start({"--check-config", "--set", "router.drain=7s", "--log-level", "warn"});
   EXPECT_EQ(r.startup.exit_status, kExitStopped);

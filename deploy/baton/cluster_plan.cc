@@ -137,6 +137,11 @@ Result<ClusterPlan> plan_cluster(const UpOptions& options, const std::string& bi
       .path = options.config_path, .overrides = overrides, .self = std::nullopt};
   ClusterPlan plan;
   BATON_ASSIGN_OR_RETURN(plan.config, config::load_config(request));
+  if (!plan.config.workers.share_machine) {
+    return invalid_argument(
+        "workers.share_machine: false says that each worker has a machine of its own; baton up "
+        "starts all of them here (start baton-router, baton-prefill and baton-decode instead)");
+  }
   bool any_port = false;
   BATON_ASSIGN_OR_RETURN(const http::HostPort listen,
                          settle_listen(options, plan.config, any_port, random));

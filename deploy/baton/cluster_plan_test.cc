@@ -124,6 +124,15 @@ TEST(ClusterPlanTest, NamesWhatIsWrongInTheFile) {
   EXPECT_EQ(plan(options).status().message(), "192.0.2.1 is no address of this machine");
 }
 
+TEST(ClusterPlanTest, RefusesAFileOfSeveralMachines) {
+  UpOptions options;
+  options.port = 0;
+  options.overrides = {"workers.share_machine=false"};
+  const Result<ClusterPlan> refused = plan(options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(refused.status().message().starts_with("workers.share_machine: false says"));
+}
+
 TEST(PortsTest, TellsAPortInUseFromAFreeOne) {
   const Listener other;
   EXPECT_EQ(check_port("127.0.0.1", other.port()).code(), StatusCode::kUnavailable);

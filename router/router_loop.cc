@@ -404,6 +404,13 @@ bool RouterLoop::drained(TimePoint now) {
   return exchanges_.empty();
 }
 
+// Workers then know that this was a stop and not a death.
+void RouterLoop::say_goodbye() {
+  for (const auto& [id, worker] : workers_.all()) {
+    send(id, wire::Goodbye{options_.incarnation});
+  }
+}
+
 void RouterLoop::wait(bool more) {
   std::vector<int> fds = workers_.process_fds();
   fds.resize(std::min<size_t>(fds.size(), 60));
@@ -431,6 +438,7 @@ void RouterLoop::run() {
     }
     if (drained(now)) {
       refuse_commands();
+      say_goodbye();
       return;
     }
     wait(more);

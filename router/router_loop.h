@@ -104,6 +104,7 @@ class RouterLoop {
 
   void tick(TimePoint now);
   bool drained(TimePoint now);
+  void say_goodbye();
   void wait(bool more);
 
   static constexpr int kMaxAttempts = 3;

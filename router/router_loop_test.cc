@@ -541,6 +541,8 @@ TEST_F(RouterLoopTest, DrainsRunningRequestsAndRefusesNewOnes) {
   EXPECT_EQ(running->status(), 200);
   EXPECT_EQ(drains_, 1);
   EXPECT_FALSE(loop_->post(ClientGone{1}));  // nobody would take it
+  EXPECT_TRUE(p0->next<wire::Goodbye>());
+  EXPECT_TRUE(d0->next<wire::Goodbye>());
 }
 
 TEST_F(RouterLoopTest, EndsWhatIsLeftAtTheDrainLimit) {

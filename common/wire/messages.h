@@ -181,7 +181,7 @@ struct Heartbeat {
   std::vector<U128> cache_added, cache_removed;
   bool cache_overflow = false;  // some were dropped: forget what was known
 };
-// A worker is about to exit as asked.
+// The sender, a worker or a router, is about to exit as asked.
 struct Goodbye {
   Incarnation incarnation;
 };

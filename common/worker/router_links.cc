@@ -19,13 +19,19 @@ Result<RouterLinks> RouterLinks::connect(wire::Context& context, const Options& 
   return links;
 }
 
-void RouterLinks::lose(Link& link) {
+void RouterLinks::forget(Link& link) {
   const Incarnation gone = std::exchange(link.router, Incarnation{});
   link.last_register = TimePoint{};
   if (gone.value != 0) {
-    log_warn("router lost", {{"router", link.connection.address()}});
     handlers_.on_lost(gone);
   }
+}
+
+void RouterLinks::lose(Link& link) {
+  if (link.router.value != 0) {
+    log_warn("router lost", {{"router", link.connection.address()}});
+  }
+  forget(link);
 }
 
 void RouterLinks::handle(Link& link, wire::Message message) {
@@ -51,6 +57,13 @@ void RouterLinks::handle(Link& link, wire::Message message) {
   }
   if (link.router.value == 0) {
     return;  // requests come after the welcome; anything earlier is of a life that is over
+  }
+  if (const auto* goodbye = std::get_if<wire::Goodbye>(&message)) {
+    if (goodbye->incarnation == link.router) {
+      log_info("router left", {{"router", link.connection.address()}});
+      forget(link);  // the connection stays open for its successor
+    }
+    return;
   }
   handlers_.on_message(std::move(message), link.router);
 }

@@ -57,7 +57,8 @@ class RouterLinks {
   Status send_on(Link& link, const wire::Message& message);
   void receive(Link& link);
   void handle(Link& link, wire::Message message);
-  void lose(Link& link);
+  void forget(Link& link);
+  void lose(Link& link);  // the same, with a warning: it did not say goodbye
 
   Options options_;
   Handlers handlers_;

@@ -129,6 +129,24 @@ TEST_F(RouterLinksTest, TellsTheLossOfARouterAndRegistersWithItsSuccessor) {
   EXPECT_EQ(lost_.size(), 1u);
 }
 
+TEST_F(RouterLinksTest, ARouterThatSaysGoodbyeIsGoneAndItsSuccessorTaken) {
+  FakeRouter router(context_, 77);
+  connect({router.address()});
+  ASSERT_TRUE(until({&router}, [&] { return links_->welcomed() == 1; }));
+  router.send("d0", wire::Goodbye{Incarnation{76}});  // of another life
+  router.refuse("stopping");
+  router.send("d0", wire::Goodbye{Incarnation{77}});
+  testing::internal::CaptureStderr();
+  const bool gone = until({&router}, [&] { return lost_ == std::vector<Incarnation>{{77}}; });
+  const std::string log = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(gone);
+  EXPECT_EQ(links_->welcomed(), 0);
+  EXPECT_EQ(log.find("router lost"), std::string::npos) << log;
+  EXPECT_TRUE(messages_.empty()) << "the role does not see it";
+  router.refuse("");
+  EXPECT_TRUE(until({&router}, [&] { return links_->welcomed() == 1; }));
+}
+
 TEST_F(RouterLinksTest, AWelcomeFromAnotherLifeEndsTheOldOne) {
   FakeRouter router(context_, 77);
   connect({router.address()});

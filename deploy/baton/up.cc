@@ -109,12 +109,17 @@ class UpWatch final : public ClusterWatch {
   }
 
   void give_first_answer() {
-    print_line("\n> " + std::string(kFirstQuestion));
+    // The question comes with the first text: until then the workers log that they meet.
+    bool begun = false;
+    const auto show = [&begun](std::string_view text) {
+      if (!std::exchange(begun, true)) {
+        print_line("\n> " + std::string(kFirstQuestion));
+      }
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    };
     const Result<RequestPath> path =
-        answer_client_.chat(first_answer_body(plan_.config.model.name), [](std::string_view text) {
-          std::fwrite(text.data(), 1, text.size(), stdout);
-          std::fflush(stdout);
-        });
+        answer_client_.chat(first_answer_body(plan_.config.model.name), show);
     print_line("\n");
     if (path.ok()) {
       print_line(path_line(*path));

@@ -15,6 +15,16 @@ std::string_view to_string(DropReason reason) {
   return kNames[static_cast<size_t>(reason)];
 }
 
+TransferMetrics::TransferMetrics(metrics::Registry& registry) : registry_(registry) {
+  for (int code = 1; code <= static_cast<int>(StatusCode::kInternal); ++code) {
+    const std::string_view label = status_code_info(static_cast<StatusCode>(code)).label;
+    registry_.counter(MetricId::kKvTransferFailures, {label});
+  }
+  for (int reason = 0; reason <= static_cast<int>(DropReason::kNoSession); ++reason) {
+    registry_.counter(MetricId::kKvMessagesDropped, {to_string(static_cast<DropReason>(reason))});
+  }
+}
+
 void TransferMetrics::sent_bytes(std::string_view transport, uint64_t bytes) {
   registry_.counter(MetricId::kKvTransferBytes, {"sent", transport})
       .add(static_cast<double>(bytes));

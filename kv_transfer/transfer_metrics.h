@@ -29,7 +29,9 @@ std::string_view to_string(DropReason reason);
 // Thread-safe.
 class TransferMetrics {
  public:
-  explicit TransferMetrics(metrics::Registry& registry) : registry_(registry) {}
+  // All reasons are exported from the start, at 0: an increase() sees no first event of a series
+  // that begins with it.
+  explicit TransferMetrics(metrics::Registry& registry);
 
   void sent_bytes(std::string_view transport, uint64_t bytes);
   void received_bytes(std::string_view transport, uint64_t bytes);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kCompletions = "/v1/completions";
 constexpr std::string_view kChat = "/v1/chat/completions";
+constexpr std::string_view kTargets = "/metrics/targets";
 
 http::Response fault_response(const ApiFault& fault) {
   return http::error_response(fault.status, fault.param, fault.code);
@@ -93,7 +94,7 @@ bool loopback(std::string_view address) {
 }  // namespace
 
 Endpoint::Endpoint(Options options, const ChatPrompt& chat, RouterLoop& loop,
-                   const metrics::Registry& registry, const Clock& clock, Random& random)
+                   metrics::Registry& registry, const Clock& clock, Random& random)
     : options_(std::move(options)),
       chat_(chat),
       loop_(loop),
@@ -258,6 +259,10 @@ ApiFault Endpoint::read_request(const http::Request& request, ApiRequest& out) c
   return fit_context(out);
 }
 
+void Endpoint::count_error(StatusCode code) const {
+  registry_.counter(metrics::MetricId::kRequestErrors, {status_code_info(code).label}).add();
+}
+
 void Endpoint::complete(const http::Request& request, http::Headers headers,
                         const std::shared_ptr<http::Responder>& responder) const {
   const TimePoint arrived = clock_.now();
@@ -265,6 +270,7 @@ void Endpoint::complete(const http::Request& request, http::Headers headers,
   const ApiFault fault = read_request(request, exchange.request);
   http::Response refused;
   if (!fault.status.ok()) {
+    count_error(fault.status.code());
     refused = fault_response(fault);
   } else {
     std::string ignored;
@@ -291,9 +297,11 @@ void Endpoint::complete(const http::Request& request, http::Headers headers,
       responder->on_close([this, id] { (void)loop_.post(ClientGone{id}); });
       return;
     }
-    refused = http::error_response(loop_.health().draining
-                                       ? unavailable("the router is shutting down")
-                                       : resource_exhausted("too many requests arrive at once"));
+    const Status why = loop_.health().draining
+                           ? unavailable("the router is shutting down")
+                           : resource_exhausted("too many requests arrive at once");
+    count_error(why.code());
+    refused = http::error_response(why);
   }
   for (const auto& [name, value] : headers) {
     refused.headers.set(name, value);
@@ -321,8 +329,9 @@ void Endpoint::handle(http::Request request,
     return;
   }
   const bool open = one_of(path, {"/health", "/livez", "/readyz"}) ||
-                    (path == "/metrics" && !options_.config->metrics_need_key);
+                    (one_of(path, {"/metrics", kTargets}) && !options_.config->metrics_need_key);
   if (!open && !key_accepted(request)) {
+    count_error(StatusCode::kUnauthenticated);
     answer(http::error_response(unauthenticated("the API key is missing or wrong"), "",
                                 "invalid_api_key"));
     return;
@@ -345,9 +354,10 @@ void Endpoint::handle(http::Request request,
     }
     return;
   }
-  const bool known = open ||
-                     one_of(path, {"/metrics", "/v1/models", "/tokenizer_info", "/baton/status"}) ||
-                     path.starts_with("/v1/models/");
+  const bool known =
+      open ||
+      one_of(path, {"/metrics", kTargets, "/v1/models", "/tokenizer_info", "/baton/status"}) ||
+      path.starts_with("/v1/models/");
   if (!known) {
     answer(not_found_path(path));
   } else if (!get) {
@@ -356,8 +366,9 @@ void Endpoint::handle(http::Request request,
     http::Response response = http::text_response(200, registry_.serialize());
     response.headers.set("Content-Type", std::string(metrics::Registry::kContentType));
     answer(std::move(response));
-  } else if (path == "/baton/status") {
-    if (!loop_.post(StatusAsked{headers, responder})) {
+  } else if (path == "/baton/status" || path == kTargets) {
+    if (path == kTargets ? !loop_.post(TargetsAsked{headers, responder})
+                         : !loop_.post(StatusAsked{headers, responder})) {
       answer(http::error_response(unavailable("the router is busy")));
     }
   } else if (path == "/tokenizer_info") {

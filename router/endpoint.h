@@ -26,8 +26,8 @@ class Endpoint {
     int64_t started_unix = 0;
   };
   // All references outlive the endpoint.
-  Endpoint(Options options, const ChatPrompt& chat, RouterLoop& loop,
-           const metrics::Registry& registry, const Clock& clock, Random& random);
+  Endpoint(Options options, const ChatPrompt& chat, RouterLoop& loop, metrics::Registry& registry,
+           const Clock& clock, Random& random);
 
   // What every answer to this request carries: its id, CORS.
   http::Headers answer_headers(const http::Request& request) const;
@@ -42,13 +42,14 @@ class Endpoint {
   Answer models(const std::string& path) const;
   void complete(const http::Request& request, http::Headers headers,
                 const std::shared_ptr<http::Responder>& responder) const;
+  void count_error(StatusCode code) const;
   ApiFault read_request(const http::Request& request, ApiRequest& out) const;
   ApiFault fit_context(ApiRequest& request) const;
 
   Options options_;
   const ChatPrompt& chat_;
   RouterLoop& loop_;
-  const metrics::Registry& registry_;
+  metrics::Registry& registry_;
   const Clock& clock_;
   Random& random_;
 };

@@ -66,7 +66,8 @@ class EndpointTest : public testing::Test {
 
   void decode_worker(const std::string& control) {
     wire::Connection connection = wire::Connection::connect(context_, control).value();
-    const wire::WorkerInfo info = worker_info(wire::Role::kDecode, 0);
+    wire::WorkerInfo info = worker_info(wire::Role::kDecode, 0);
+    info.http_url = "http://192.0.2.1:9400";
     EXPECT_TRUE(connection.send(wire::Register{info}).ok());
     while (!worker_stop_) {
       const std::optional<wire::Received> received = connection.receive();
@@ -264,6 +265,28 @@ TEST_F(EndpointTest, ExportsMetricsAndStatus) {
   EXPECT_EQ(json(ask("GET", "/baton/status").body).at("workers").as_array().size(), 1u);
 }
 
+TEST_F(EndpointTest, ListsTheWorkersAsTargetsOfPrometheus) {
+  start();
+  const http::Response got = ask("GET", "/metrics/targets");
+  EXPECT_EQ(got.status, 200);
+  EXPECT_EQ(got.headers.get("Content-Type"), "application/json");
+  EXPECT_EQ(got.body, R"([{"targets":["192.0.2.1:9400"],"labels":{"__meta_baton_worker":"d0"}}])");
+}
+
+TEST_F(EndpointTest, CountsErrorsByTheirCode) {
+  start({"secret"});
+  const std::string body = ask("GET", "/metrics").body;
+  const std::string errors = "baton_request_errors_total{code=\"";
+  EXPECT_NE(body.find(errors + "resource_exhausted\""), std::string::npos)
+      << "a series is there before its first event";
+  EXPECT_EQ(ask("POST", kCompletions, R"({"prompt":"x"})").status, 401);
+  EXPECT_EQ(ask("POST", kCompletions, "{", {{"Authorization", "Bearer secret"}}).status, 400);
+  const std::string after = ask("GET", "/metrics").body;
+  const std::string labels = "\",model_name=\"tiny\",role=\"router\"} 1\n";
+  EXPECT_NE(after.find(errors + "unauthenticated" + labels), std::string::npos) << after;
+  EXPECT_NE(after.find(errors + "invalid_argument" + labels), std::string::npos) << after;
+}
+
 TEST_F(EndpointTest, AsksForAKeyOnAllButTheOpenPaths) {
   start({"secret", "other"});
   for (const std::string path : {"/v1/models", "/nowhere", "/baton/status", "/tokenizer_info"}) {
@@ -299,6 +322,7 @@ TEST_F(EndpointTest, KeepsMetricsBehindTheKeyWhenAsked) {
   config_.router.metrics_need_key = true;
   start({"secret"});
   EXPECT_EQ(ask("GET", "/metrics").status, 401);
+  EXPECT_EQ(ask("GET", "/metrics/targets").status, 401);
   EXPECT_EQ(ask("GET", "/metrics", "", {{"Authorization", "Bearer secret"}}).status, 200);
 }
 

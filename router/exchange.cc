@@ -33,6 +33,11 @@ RouterMetrics::RouterMetrics(metrics::Registry& r)
       otel_duration(r.histogram(MetricId::kOtelRequestDuration)),
       second_gap(r.histogram(MetricId::kSecondTokenGap)),
       predicted_error(r.histogram(MetricId::kPredictedTtftErrorRatio)),
+      request_prompt_tokens(r.histogram(MetricId::kRequestPromptTokens)),
+      request_generation_tokens(r.histogram(MetricId::kRequestGenerationTokens)),
+      request_longest_choice(r.histogram(MetricId::kRequestMaxGenerationTokens)),
+      request_max_tokens(r.histogram(MetricId::kRequestParamsMaxTokens)),
+      request_choices(r.histogram(MetricId::kRequestParamsN)),
       prompt_tokens(r.counter(MetricId::kPromptTokens)),
       generation_tokens(r.counter(MetricId::kGenerationTokens)),
       ended_stop(r.counter(MetricId::kRequestSuccess, {"stop"})),
@@ -40,7 +45,20 @@ RouterMetrics::RouterMetrics(metrics::Registry& r)
       ended_error(r.counter(MetricId::kRequestSuccess, {"error"})),
       ended_abort(r.counter(MetricId::kRequestSuccess, {"abort"})),
       running(r.gauge(MetricId::kRequestsRunning)),
-      waiting(r.gauge(MetricId::kRequestsWaiting)) {}
+      waiting(r.gauge(MetricId::kRequestsWaiting)),
+      prefill_ready(r.gauge(MetricId::kWorkers, {"prefill", "ready"})),
+      prefill_draining(r.gauge(MetricId::kWorkers, {"prefill", "draining"})),
+      decode_ready(r.gauge(MetricId::kWorkers, {"decode", "ready"})),
+      decode_draining(r.gauge(MetricId::kWorkers, {"decode", "draining"})) {
+  // Rare events have their series from the start: an increase() sees no first event of a series
+  // that begins with it.
+  for (int code = 1; code <= static_cast<int>(StatusCode::kInternal); ++code) {
+    r.counter(MetricId::kRequestErrors, {status_code_info(static_cast<StatusCode>(code)).label});
+  }
+  for (const std::string_view reason : {"worker_lost", "unavailable", "gap"}) {
+    r.counter(MetricId::kStreamsMoved, {reason});
+  }
+}
 
 Exchange::Exchange(Options options, const tokenizer::Tokenizer& tokenizer, RouterMetrics& metrics)
     : options_(std::move(options)),
@@ -156,6 +174,11 @@ void Exchange::observe_end(TimePoint now, const wire::RunTimings& timings) {
   for (const ChoiceRecord& record : choices_) {
     longest = std::max(longest, record.tokens);
   }
+  metrics_.request_prompt_tokens.observe(static_cast<double>(usage_.prompt_tokens));
+  metrics_.request_generation_tokens.observe(static_cast<double>(usage_.completion_tokens));
+  metrics_.request_longest_choice.observe(longest);
+  metrics_.request_max_tokens.observe(options_.request.sampling.max_tokens);
+  metrics_.request_choices.observe(options_.request.n);
   if (longest > 1) {
     const double tpot = to_seconds(last_token_ - first_token_) / (longest - 1);
     metrics_.tpot.observe(tpot);
@@ -194,6 +217,7 @@ void Exchange::fail(const Status& why, uint32_t retry_after_ms) {
     return;
   }
   metrics_.ended_error.add();
+  metrics_.registry.counter(MetricId::kRequestErrors, {status_code_info(why.code()).label}).add();
   http::ApiError error = http::to_api_error(why);
   if (stream_begun_) {
     options_.responder->write(ResponseFormat::error_event(http::error_json(error)));

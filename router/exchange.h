@@ -21,9 +21,12 @@ struct RouterMetrics {
   metrics::Registry& registry;
   metrics::Histogram ttft, itl, tpot, latency, queue_time, prefill_time, decode_time;
   metrics::Histogram otel_ttft, otel_tpot, otel_duration, second_gap, predicted_error;
+  metrics::Histogram request_prompt_tokens, request_generation_tokens, request_longest_choice;
+  metrics::Histogram request_max_tokens, request_choices;
   metrics::Counter prompt_tokens, generation_tokens;
   metrics::Counter ended_stop, ended_length, ended_error, ended_abort;
   metrics::Gauge running, waiting;
+  metrics::Gauge prefill_ready, prefill_draining, decode_ready, decode_draining;
 };
 
 class Exchange {

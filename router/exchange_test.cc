@@ -78,6 +78,11 @@ TEST_F(ExchangeTest, AnswersWholeOnceAllChoicesEnded) {
   EXPECT_EQ(got.at("usage").at("prompt_tokens_details").at("cached_tokens"), 1);
   EXPECT_EQ(ended("stop"), 1);
   EXPECT_EQ(ended("length"), 1);
+  EXPECT_EQ(metrics_.request_prompt_tokens.sum(), 1);
+  EXPECT_EQ(metrics_.request_generation_tokens.sum(), 3);
+  EXPECT_EQ(metrics_.request_longest_choice.sum(), 2);
+  EXPECT_EQ(metrics_.request_max_tokens.sum(), 16);
+  EXPECT_EQ(metrics_.request_choices.sum(), 2);
 }
 
 TEST_F(ExchangeTest, StreamsTheSameTextAndEndsWithDone) {

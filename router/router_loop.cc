@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "common/base/log.h"
@@ -77,6 +78,8 @@ void RouterLoop::take_commands() {
       client_gone(gone->exchange);
     } else if (const auto* asked = std::get_if<StatusAsked>(&*command)) {
       answer_status(*asked);
+    } else if (const auto* scraper = std::get_if<TargetsAsked>(&*command)) {
+      answer_targets(*scraper);
     }
   }
 }
@@ -181,6 +184,30 @@ void RouterLoop::answer_status(const StatusAsked& asked) const {
   }
   http::Response response =
       http::json_response(200, "{\"workers\":[" + workers + "],\"links\":[" + links + "]}");
+  for (const auto& [name, value] : asked.headers) {
+    response.headers.set(name, value);
+  }
+  asked.responder->send(std::move(response));
+}
+
+// Prometheus' HTTP service discovery. The name goes into a meta label, because every series of a
+// worker has its own labels already.
+void RouterLoop::answer_targets(const TargetsAsked& asked) const {
+  constexpr std::string_view kScheme = "http://";
+  std::string targets;
+  for (const auto& [id, worker] : workers_.all()) {
+    std::string_view address = worker.info.http_url;
+    if (!address.starts_with(kScheme)) {
+      continue;
+    }
+    address.remove_prefix(kScheme.size());
+    targets += targets.empty() ? "{\"targets\":[" : ",{\"targets\":[";
+    http::append_json_string(targets, address);
+    targets += "],\"labels\":{\"__meta_baton_worker\":";
+    http::append_json_string(targets, worker.info.name);
+    targets += "}}";
+  }
+  http::Response response = http::json_response(200, "[" + targets + "]");
   for (const auto& [name, value] : asked.headers) {
     response.headers.set(name, value);
   }
@@ -357,6 +384,17 @@ void RouterLoop::on_worker_lost(WorkerState& worker, std::string_view reason) {
   }
 }
 
+void RouterLoop::count_workers() {
+  std::array<std::array<int, 2>, 2> count{};  // [decode][draining]
+  for (const auto& [id, worker] : workers_.all()) {
+    ++count[worker.info.role == wire::Role::kDecode][worker.health == WorkerHealth::kDraining];
+  }
+  metrics_.prefill_ready.set(count[0][0]);
+  metrics_.prefill_draining.set(count[0][1]);
+  metrics_.decode_ready.set(count[1][0]);
+  metrics_.decode_draining.set(count[1][1]);
+}
+
 void RouterLoop::tick(TimePoint now) {
   workers_.sweep(now, now - next_tick_);
   const bool prefill_needed = config_.router.local_prefill == config::LocalPrefill::kNever;
@@ -372,6 +410,7 @@ void RouterLoop::tick(TimePoint now) {
       late.push_back(id);
     }
   }
+  count_workers();
   metrics_.waiting.set(static_cast<double>(waiting_runs_));
   metrics_.running.set(static_cast<double>(runs_.size()) - static_cast<double>(waiting_runs_));
   for (const uint64_t id : gone) {

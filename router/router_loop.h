@@ -34,7 +34,11 @@ struct StatusAsked {
   http::Headers headers;  // of the answer
   std::shared_ptr<http::Responder> responder;
 };
-using Command = std::variant<NewExchange, ClientGone, StatusAsked>;
+struct TargetsAsked {
+  http::Headers headers;  // of the answer
+  std::shared_ptr<http::Responder> responder;
+};
+using Command = std::variant<NewExchange, ClientGone, StatusAsked, TargetsAsked>;
 
 // Read by HTTP threads.
 struct RouterHealth {
@@ -73,6 +77,7 @@ class RouterLoop {
   Status admit(const ApiRequest& request);
   void client_gone(uint64_t exchange);
   void answer_status(const StatusAsked& asked) const;
+  void answer_targets(const TargetsAsked& asked) const;
 
   // Workers' messages. False when there may be more than one turn takes.
   bool receive();
@@ -103,6 +108,7 @@ class RouterLoop {
   void send(Incarnation worker, const wire::Message& message);
 
   void tick(TimePoint now);
+  void count_workers();
   bool drained(TimePoint now);
   void say_goodbye();
   void wait(bool more);

@@ -36,6 +36,11 @@ enum class MetricId : uint8_t {
   kPromptTokens,
   kGenerationTokens,
   kRequestSuccess,
+  kRequestPromptTokens,
+  kRequestGenerationTokens,
+  kRequestMaxGenerationTokens,
+  kRequestParamsMaxTokens,
+  kRequestParamsN,
   kOtelTimeToFirstToken,
   kOtelTimePerOutputToken,
   kOtelRequestDuration,
@@ -45,6 +50,7 @@ enum class MetricId : uint8_t {
   kPrefixCacheQueries,
   kPrefixCacheHits,
   kCacheConfigInfo,
+  kIterationTokens,
   // Both.
   kRequestsRunning,
   kRequestsWaiting,
@@ -59,6 +65,8 @@ enum class MetricId : uint8_t {
   kSecondTokenGap,
   kRouterDecisions,
   kStreamsMoved,
+  kRequestErrors,
+  kWorkers,
   kPromptTokensComputed,
   kEngineStepSeconds,
   kEngineBatchSequences,
@@ -89,6 +97,13 @@ inline constexpr std::array kErrorRatioBuckets = {0.1,  0.25, 0.5,  0.75, 0.9, 0
                                                   1.05, 1.1,  1.25, 1.5,  2.0, 4.0,  10.0};
 inline constexpr std::array kBatchBuckets = {1.0,  2.0,  3.0,  4.0,  6.0,  8.0,   12.0, 16.0,
                                              24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 256.0};
+// vLLM's, for numbers of tokens: of a request, of an engine step.
+inline constexpr std::array kRequestTokenBuckets = {
+    1.0,    2.0,    5.0,    10.0,    20.0,    50.0,    100.0,    200.0,   500.0,
+    1000.0, 2000.0, 5000.0, 10000.0, 20000.0, 50000.0, 100000.0, 200000.0};
+inline constexpr std::array kStepTokenBuckets = {
+    1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0};
+inline constexpr std::array kChoiceBuckets = {1.0, 2.0, 5.0, 10.0, 20.0};
 
 using MetricLabels = std::array<std::string_view, 4>;
 
@@ -156,6 +171,17 @@ inline constexpr std::array<MetricInfo, static_cast<size_t>(MetricId::kCount)> k
                   "Tokens sent to clients, counted one by one."),
     rows::counter(MetricId::kRequestSuccess, "vllm:request_success_total", kByRouter,
                   {"finished_reason"}, "Requests that ended, by finish reason."),
+    rows::histogram(MetricId::kRequestPromptTokens, "vllm:request_prompt_tokens", kByRouter,
+                    kRequestTokenBuckets, {}, "Prompt tokens of a request."),
+    rows::histogram(MetricId::kRequestGenerationTokens, "vllm:request_generation_tokens", kByRouter,
+                    kRequestTokenBuckets, {}, "Tokens generated for a request, of all choices."),
+    rows::histogram(MetricId::kRequestMaxGenerationTokens, "vllm:request_max_num_generation_tokens",
+                    kByRouter, kRequestTokenBuckets, {},
+                    "Tokens of the longest choice of a request."),
+    rows::histogram(MetricId::kRequestParamsMaxTokens, "vllm:request_params_max_tokens", kByRouter,
+                    kRequestTokenBuckets, {}, "Limit of output tokens that a request asked for."),
+    rows::histogram(MetricId::kRequestParamsN, "vllm:request_params_n", kByRouter, kChoiceBuckets,
+                    {}, "Choices that a request asked for."),
     rows::histogram(MetricId::kOtelTimeToFirstToken, "gen_ai_server_time_to_first_token_seconds",
                     kByRouter, kTtftBuckets, {},
                     "As vllm:time_to_first_token_seconds, under OpenTelemetry's name."),
@@ -177,6 +203,9 @@ inline constexpr std::array<MetricInfo, static_cast<size_t>(MetricId::kCount)> k
         MetricId::kCacheConfigInfo, "vllm:cache_config_info", kByWorkers,
         {"block_size", "num_gpu_blocks", "cache_dtype", "enable_prefix_caching"},
         "Layout of the KV cache; always 1. num_gpu_blocks is the number of blocks of the pool."),
+    rows::histogram(MetricId::kIterationTokens, "vllm:iteration_tokens_total", kByWorkers,
+                    kStepTokenBuckets, {},
+                    "Tokens in one engine step (a histogram, though vLLM's name ends in _total)."),
     rows::gauge(MetricId::kRequestsRunning, "vllm:num_requests_running", kByAll, {},
                 "Requests at work (router: with a worker)."),
     rows::gauge(MetricId::kRequestsWaiting, "vllm:num_requests_waiting", kByAll, {},
@@ -205,6 +234,11 @@ inline constexpr std::array<MetricInfo, static_cast<size_t>(MetricId::kCount)> k
                   {"decision", "reason"}, "Where prompts were prefilled, and why."),
     rows::counter(MetricId::kStreamsMoved, "baton_streams_moved_total", kByRouter, {"reason"},
                   "Streams continued on another worker."),
+    rows::counter(MetricId::kRequestErrors, "baton_request_errors_total", kByRouter, {"code"},
+                  "Requests answered with an error, by its code."),
+    rows::gauge(MetricId::kWorkers, "baton_workers", kByRouter, {"pool", "state"},
+                "Workers registered with the router; pool is prefill or decode, state ready or "
+                "draining."),
     rows::counter(MetricId::kPromptTokensComputed, "baton_prompt_tokens_computed_total", kByWorkers,
                   {}, "Prompt tokens that this worker computed itself."),
     rows::histogram(MetricId::kEngineStepSeconds, "baton_engine_step_seconds", kByWorkers,

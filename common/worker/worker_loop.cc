@@ -43,6 +43,7 @@ WorkerLoop::WorkerLoop(Options options, const Clock& clock, engine::Engine& engi
       step_decode_(registry.histogram(metrics::MetricId::kEngineStepSeconds, {"decode"})),
       step_mixed_(registry.histogram(metrics::MetricId::kEngineStepSeconds, {"mixed"})),
       batch_sequences_(registry.histogram(metrics::MetricId::kEngineBatchSequences)),
+      step_tokens_(registry.histogram(metrics::MetricId::kIterationTokens)),
       cache_usage_(registry.gauge(metrics::MetricId::kKvCacheUsage)),
       cache_queries_(registry.counter(metrics::MetricId::kPrefixCacheQueries)),
       cache_hits_(registry.counter(metrics::MetricId::kPrefixCacheHits)) {}
@@ -53,9 +54,12 @@ void WorkerLoop::start_step(Role& role) {
     return;
   }
   step_prompt_rows_ = 0;
+  size_t tokens = 0;
   for (const engine::SequencePlan& sequence : plan->sequences) {
     step_prompt_rows_ += sequence.tokens.size() > 1 ? 1 : 0;
+    tokens += sequence.tokens.size();
   }
+  step_tokens_.observe(static_cast<double>(tokens));
   batch_sequences_.observe(static_cast<double>(plan->sequences.size()));
   step_running_ = true;
   health_.compute_moved_ns = clock_.now().time_since_epoch().count();

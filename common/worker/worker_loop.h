@@ -92,7 +92,7 @@ class WorkerLoop {
   LoopHealth health_;
 
   metrics::Registry& registry_;
-  metrics::Histogram step_prefill_, step_decode_, step_mixed_, batch_sequences_;
+  metrics::Histogram step_prefill_, step_decode_, step_mixed_, batch_sequences_, step_tokens_;
   metrics::Gauge cache_usage_;
   metrics::Counter cache_queries_, cache_hits_;
   kv_cache::BlockPool::CacheStats exported_;

@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/engine/step.h"
+#include "common/kv_cache/prefault.h"
 #include "common/model/open_model.h"
 #include "common/model/weights.h"
 
@@ -73,6 +74,7 @@ struct Engine::State {
   U128 model_hash;
   std::unique_ptr<model::Weights> weights;
   std::vector<kv_cache::KvPool> pools;
+  std::unique_ptr<kv_cache::Prefaulter> prefaulter;
   std::unique_ptr<model::Forward> forward;
   KvWritten kv_written;
   model::ForwardHooks hooks;
@@ -133,9 +135,14 @@ Status Engine::State::load() {
   BATON_RETURN_IF_ERROR(kv_cache::validate(layout));
   BATON_ASSIGN_OR_RETURN(const int blocks, pool_blocks(options, layout, plan));
   for (int rank = 0; rank < team->ranks(); ++rank) {
-    BATON_ASSIGN_OR_RETURN(kv_cache::KvPool kv,
-                           kv_cache::KvPool::create(layout, plan.rank_kv_heads(rank), blocks));
+    BATON_ASSIGN_OR_RETURN(
+        kv_cache::KvPool kv,
+        kv_cache::KvPool::create(layout, plan.rank_kv_heads(rank), blocks, options.touch));
     pools.push_back(std::move(kv));
+  }
+  if (options.touch == kv_cache::Touch::kByOwner) {
+    prefaulter =
+        std::make_unique<kv_cache::Prefaulter>(pools, kv_cache::Prefaulter::Options(), clock);
   }
   forward = std::make_unique<model::Forward>(
       *weights, pools,

@@ -86,7 +86,10 @@ struct EngineOptions {
   int block_tokens = 32;
   int blocks = 0;         // of the KV pool, on every rank; 0 = as many as kv_bytes hold
   uint64_t kv_bytes = 0;  // of the KV pool, all ranks together
-  int max_context = 0;    // tokens; 0 = the file's own, which it must not exceed
+  // Whether the pool's memory is touched before create() returns, or by a thread of its own
+  // afterwards, which serves sooner (kv_cache/prefault.h).
+  kv_cache::Touch touch = kv_cache::Touch::kNow;
+  int max_context = 0;  // tokens; 0 = the file's own, which it must not exceed
   int max_batch_tokens = 8192;
 };
 

@@ -48,7 +48,7 @@ void prefault(std::byte* memory, size_t bytes) {
 
 void KvPool::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
 
-Result<KvPool> KvPool::create(const KvLayout& layout, HeadRange heads, int blocks) {
+Result<KvPool> KvPool::create(const KvLayout& layout, HeadRange heads, int blocks, Touch touch) {
   BATON_RETURN_IF_ERROR(validate(layout));
   const CacheGroup& group = layout.groups.front();
   BATON_CHECK(heads.begin >= 0 && heads.begin < heads.end && heads.end <= group.kv_heads,
@@ -81,7 +81,9 @@ Result<KvPool> KvPool::create(const KvLayout& layout, HeadRange heads, int block
   pool.memory_ =
       std::unique_ptr<std::byte[], Unmap>(static_cast<std::byte*>(memory), Unmap(mapped));
   madvise(memory, mapped, MADV_HUGEPAGE);  // a wish: works without
-  prefault(pool.memory_.get(), mapped);
+  if (touch == Touch::kNow) {
+    prefault(pool.memory_.get(), mapped);
+  }
   return pool;
 }
 

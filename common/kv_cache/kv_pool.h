@@ -1,11 +1,12 @@
 #pragma once
 
 // The memory of one rank's KV blocks: [layer][block][...] as layout.h says, one allocation, made
-// and prefaulted at start. Block ids are the same on all ranks of a worker. Who may touch a block
+// at start. Block ids are the same on all ranks of a worker. Who may touch a block
 // when is decided by the worker loop (block_pool.h); the pool itself is only memory. Views stay
 // valid when it is moved.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -14,11 +15,18 @@
 
 namespace baton::kv_cache {
 
+// When the pages of a pool are touched for the first time.
+enum class Touch : uint8_t {
+  kNow,      // before create() returns
+  kByOwner,  // by whoever uses them first (prefault.h)
+};
+
 class KvPool {
  public:
   // Fails with resource_exhausted when the memory cannot be had, and as validate(layout) does.
   // `heads` lies in the layout's heads.
-  static Result<KvPool> create(const KvLayout& layout, HeadRange heads, int blocks);
+  static Result<KvPool> create(const KvLayout& layout, HeadRange heads, int blocks,
+                               Touch touch = Touch::kNow);
 
   const KvLayout& layout() const { return layout_; }
   HeadRange heads() const { return heads_; }

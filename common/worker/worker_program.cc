@@ -58,6 +58,7 @@ Result<engine::EngineOptions> engine_options(const config::Config& config,
   } else {
     options.kv_bytes = config::effective_kv_cache_bytes(config, entry, machine, 1);
   }
+  options.touch = kv_cache::Touch::kByOwner;
   options.max_context = static_cast<int>(config.model.max_context);
   options.max_batch_tokens = static_cast<int>(entry.max_chunk_tokens + entry.max_batch_sequences);
   return options;

@@ -99,32 +99,59 @@ double read_quota(const std::string& root, std::map<std::string, std::string>& g
   return quota;
 }
 
-// Without a limit the kernel writes "max", or a number near 2^63.
-void lower(uint64_t& limit, const std::optional<std::string>& line) {
-  const std::optional<uint64_t> bytes = line ? parse_size(*line) : std::nullopt;
-  if (bytes && *bytes > 0) {
-    limit = std::min(limit, *bytes);
-  }
-}
-
-uint64_t read_memory(const std::string& root, std::map<std::string, std::string>& groups) {
-  uint64_t limit = UINT64_MAX;
-  std::ifstream file(root + "/proc/meminfo");
+// The number after `key` in a file of "key number" lines; 0 without one.
+uint64_t number_after(const std::string& path, std::string_view key) {
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     std::istringstream in(line);
     std::string name;
-    uint64_t kib = 0;
-    if (in >> name >> kib && name == "MemTotal:") {
-      limit = kib * 1024;
+    uint64_t number = 0;
+    if (in >> name >> number && name == key) {
+      return number;
     }
   }
+  return 0;
+}
+
+// The files of one control group that tell of its memory.
+struct MemoryFiles {
+  std::string_view limit, usage;
+  std::string_view reclaimable;  // key of memory.stat
+};
+constexpr MemoryFiles kMemoryV2 = {"memory.max", "memory.current", "inactive_file"};
+constexpr MemoryFiles kMemoryV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                   "total_inactive_file"};
+
+// Without a limit the kernel writes "max", or a number near 2^63.
+void lower(Machine& machine, const std::string& folder, const MemoryFiles& names) {
+  const auto read = [&folder](std::string_view name) -> uint64_t {
+    const auto line = read_line(folder + "/" + std::string(name));
+    return line ? parse_size(*line).value_or(0) : 0;
+  };
+  const uint64_t limit = read(names.limit);
+  if (limit == 0) {
+    return;
+  }
+  const uint64_t usage = read(names.usage);
+  const uint64_t cache = number_after(folder + "/memory.stat", names.reclaimable);
+  const uint64_t in_use = usage - std::min(usage, cache);
+  machine.memory_bytes = std::min(machine.memory_bytes, limit);
+  machine.memory_available_bytes =
+      std::min(machine.memory_available_bytes, limit - std::min(limit, in_use));
+}
+
+void read_memory(const std::string& root, std::map<std::string, std::string>& groups,
+                 Machine& machine) {
+  const std::string meminfo = root + "/proc/meminfo";
+  machine.memory_bytes = number_after(meminfo, "MemTotal:") * 1024;
+  const uint64_t available = number_after(meminfo, "MemAvailable:") * 1024;
+  machine.memory_available_bytes = available > 0 ? available : machine.memory_bytes;
   for (const std::string& path : with_parents(groups[""])) {
-    lower(limit, read_line(root + "/sys/fs/cgroup" + path + "/memory.max"));
+    lower(machine, root + "/sys/fs/cgroup" + path, kMemoryV2);
   }
   for (const std::string& path : with_parents(groups["memory"])) {
-    lower(limit, read_line(root + "/sys/fs/cgroup/memory" + path + "/memory.limit_in_bytes"));
+    lower(machine, root + "/sys/fs/cgroup/memory" + path, kMemoryV1);
   }
-  return limit == UINT64_MAX ? 0 : limit;
 }
 
 Result<std::vector<int>> affinity_mask() {
@@ -244,7 +271,7 @@ Result<Machine> read_machine(std::string_view root) {
   const std::string base(root);
   std::map<std::string, std::string> groups = cgroup_paths(base);
   machine.cpu_quota = read_quota(base, groups);
-  machine.memory_bytes = read_memory(base, groups);
+  read_memory(base, groups, machine);
   if (machine.memory_bytes == 0) {
     return internal_error("cannot read the size of the memory from /proc/meminfo");
   }

@@ -17,6 +17,8 @@ struct Machine {
   std::vector<int> cpus;      // affinity mask, ascending
   double cpu_quota = 0;       // CPUs' worth of time by the cgroup; 0 = no limit
   uint64_t memory_bytes = 0;  // the smaller of the memory and the cgroup's limit
+  // Of that, what is not in use now. Page cache counts as free: the kernel takes it back.
+  uint64_t memory_available_bytes = 0;
 };
 
 // Affinity mask, cgroup v2 or v1, /proc/meminfo. `root` is put before /proc and /sys (tests).

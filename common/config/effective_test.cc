@@ -162,7 +162,8 @@ class MachineTest : public ::testing::Test {
   void SetUp() override {
     root_ = testing::TempDir() + "/baton_machine_" + std::to_string(getpid());
     std::filesystem::remove_all(root_);
-    write("/proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 1 kB\n");
+    write("/proc/meminfo",
+          "MemTotal:        8388608 kB\nMemFree: 1 kB\nMemAvailable: 6291456 kB\n");
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
   void write(const std::string& path, const std::string& text) {
@@ -184,6 +185,7 @@ TEST_F(MachineTest, HasNoLimitsWithoutCgroups) {
   ASSERT_TRUE(machine.ok());
   EXPECT_EQ(machine->cpu_quota, 0);
   EXPECT_EQ(machine->memory_bytes, 8ull << 30);
+  EXPECT_EQ(machine->memory_available_bytes, 6ull << 30);
 }
 
 TEST_F(MachineTest, TakesTheTightestLimitOfVersion2) {
@@ -193,10 +195,13 @@ TEST_F(MachineTest, TakesTheTightestLimitOfVersion2) {
   write("/sys/fs/cgroup/cpu.max", "400000 100000\n");
   write("/sys/fs/cgroup/a/b/memory.max", "max\n");
   write("/sys/fs/cgroup/a/memory.max", "1073741824\n");
+  write("/sys/fs/cgroup/a/memory.current", "536870912\n");
+  write("/sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 268435456\nactive_file 7\n");
   const Result<Machine> machine = read_machine(root_);
   ASSERT_TRUE(machine.ok());
   EXPECT_EQ(machine->cpu_quota, 1.5);
   EXPECT_EQ(machine->memory_bytes, 1ull << 30);
+  EXPECT_EQ(machine->memory_available_bytes, 768ull << 20) << "file cache can be taken back";
 }
 
 TEST_F(MachineTest, ReadsVersion1) {
@@ -205,10 +210,13 @@ TEST_F(MachineTest, ReadsVersion1) {
   write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
   write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
+  write("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1073741824\n");
+  write("/sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 1048576\n");
   const Result<Machine> machine = read_machine(root_);
   ASSERT_TRUE(machine.ok());
   EXPECT_EQ(machine->cpu_quota, 2);
   EXPECT_EQ(machine->memory_bytes, 2ull << 30);
+  EXPECT_EQ(machine->memory_available_bytes, 1025ull << 20);
 }
 
 TEST_F(MachineTest, UnlimitedVersion1IsNoLimit) {

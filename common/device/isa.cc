@@ -3,8 +3,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/device/cpu_info.h"
-
 namespace baton::device {
 namespace {
 
@@ -18,33 +16,8 @@ bool request_tile_permission() {
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
 }
 
-struct Detected {
-  std::vector<Isa> isas;
-  std::string_view amx_refusal;
-};
-
-Detected detect() {
-  const CpuInfo& cpu = cpu_info();
-  Detected out;
-  out.isas.push_back(Isa::kScalar);
-  if (cpu.avx2_fma_f16c) {
-    out.isas.push_back(Isa::kAvx2);
-  }
-  if (cpu.avx512) {
-    out.isas.push_back(Isa::kAvx512);
-  }
-  if (cpu.amx_bf16) {
-    if (request_tile_permission()) {
-      out.isas.push_back(Isa::kAmx);
-    } else {
-      out.amx_refusal = "the kernel refused tile permission";
-    }
-  }
-  return out;
-}
-
-const Detected& detected() {
-  static const Detected value = detect();
+const IsaLevels& detected() {
+  static const IsaLevels value = find_levels(cpu_info(), request_tile_permission);
   return value;
 }
 
@@ -71,6 +44,25 @@ std::string_view isa_name(Isa isa) {
       return "amx";
   }
   return "unknown";
+}
+
+IsaLevels find_levels(const CpuInfo& cpu, bool (*request_tile_permission)()) {
+  IsaLevels out;
+  out.isas.push_back(Isa::kScalar);
+  if (cpu.avx2_fma_f16c) {
+    out.isas.push_back(Isa::kAvx2);
+  }
+  if (cpu.avx512) {
+    out.isas.push_back(Isa::kAvx512);
+  }
+  if (cpu.amx_bf16) {
+    if (request_tile_permission()) {
+      out.isas.push_back(Isa::kAmx);
+    } else {
+      out.amx_refusal = "the kernel refused tile permission";
+    }
+  }
+  return out;
 }
 
 const std::vector<Isa>& available_isas() { return detected().isas; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/device/cpu_info.h"
 
 namespace baton::device {
 
@@ -22,6 +23,13 @@ const std::vector<Isa>& available_isas();
 // "auto" is the highest available level. An unknown name and a level that this machine lacks are
 // errors that list what there is.
 Result<Isa> choose_isa(std::string_view name);
+
+// The same from what CPUID says and from a function that asks for the permission.
+struct IsaLevels {
+  std::vector<Isa> isas;
+  std::string_view amx_refusal;
+};
+IsaLevels find_levels(const CpuInfo& cpu, bool (*request_tile_permission)());
 
 // Why AMX is missing although the CPU has it ("the kernel refused tile permission"); empty if it is
 // not missing or the CPU has none.

@@ -23,6 +23,18 @@ TEST(IsaTest, AutoIsTheHighestLevelAndEveryLevelIsFoundByName) {
   }
 }
 
+TEST(IsaTest, AmxNeedsTheKernelsPermission) {
+  CpuInfo cpu;
+  cpu.avx2_fma_f16c = cpu.avx512 = cpu.amx_bf16 = true;
+  const IsaLevels allowed = find_levels(cpu, [] { return true; });
+  EXPECT_EQ(allowed.isas.back(), Isa::kAmx);
+  EXPECT_EQ(allowed.amx_refusal, "");
+  const IsaLevels refused = find_levels(cpu, [] { return false; });
+  EXPECT_EQ(refused.isas, (std::vector<Isa>{Isa::kScalar, Isa::kAvx2, Isa::kAvx512}));
+  EXPECT_EQ(refused.amx_refusal, "the kernel refused tile permission");
+  EXPECT_EQ(find_levels({}, [] { return true; }).isas, std::vector<Isa>{Isa::kScalar});
+}
+
 TEST(IsaTest, UnknownNameIsRefusedWithTheList) {
   const Status status = choose_isa("sse9").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace baton::model_file {
@@ -33,6 +35,24 @@ std::string error_text(int error) {
   return ::strerror_r(error, buffer, sizeof(buffer));
 }
 
+// What people mean by a folder: a checkout of a model, or the folder that its file lies in.
+Status directory_refused(const std::string& path) {
+  std::error_code error;
+  std::filesystem::directory_iterator entries(path, error);
+  std::string gguf;
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    if (name.ends_with(".safetensors")) {
+      return unsupported(path +
+                         ": is a folder of safetensors; convert it to GGUF (convert_hf_to_gguf.py "
+                         "of llama.cpp) and give the file");
+    }
+    gguf = name.ends_with(".gguf") && (gguf.empty() || name < gguf) ? name : gguf;
+  }
+  return invalid_argument(path + ": is a directory; give the path of a .gguf file" +
+                          (gguf.empty() ? "" : ", for example " + path + "/" + gguf));
+}
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -50,7 +70,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     return internal_error(path + ": fstat failed: " + error_text(errno));
   }
   if (S_ISDIR(info.st_mode)) {
-    return invalid_argument(path + ": is a directory; give the path of a .gguf file in it");
+    return directory_refused(path);
   }
   if (!S_ISREG(info.st_mode)) {
     return invalid_argument(path + ": is not a regular file; a model file must be mappable");

@@ -25,6 +25,23 @@ TEST(MappedFileTest, MapsAWholeFileAndUnmapsItOnce) {
   std::filesystem::remove(path);
 }
 
+TEST(MappedFileTest, SaysWhatAFolderIsAndWhatToGive) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "mapped_file_test_folder";
+  std::filesystem::create_directory(folder);
+  const auto message = [&folder] { return MappedFile::open(folder).status().message(); };
+  const std::string path = folder.string();
+  EXPECT_EQ(message(), path + ": is a directory; give the path of a .gguf file");
+  std::ofstream(folder / "b.gguf").close();
+  std::ofstream(folder / "a.gguf").close();
+  EXPECT_EQ(message(), path + ": is a directory; give the path of a .gguf file, for example " +
+                           path + "/a.gguf");
+  std::ofstream(folder / "model.safetensors").close();
+  EXPECT_EQ(message(), path +
+                           ": is a folder of safetensors; convert it to GGUF "
+                           "(convert_hf_to_gguf.py of llama.cpp) and give the file");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(MappedFileTest, ReleasedPagesComeBackFromTheFile) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "mapped_file_test_release.bin";
   std::ofstream(path, std::ios::binary) << "abc";

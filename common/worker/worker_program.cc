@@ -10,6 +10,7 @@
 #include "common/config/effective.h"
 #include "common/config/program_options.h"
 #include "common/device/isa.h"
+#include "common/engine/memory_need.h"
 #include "common/worker/probes.h"
 
 namespace baton::worker {
@@ -64,6 +65,14 @@ Result<engine::EngineOptions> engine_options(const config::Config& config,
   return options;
 }
 
+// Before anything is allocated: a message with the sum instead of the kernel's killer.
+Status check_memory(const engine::EngineOptions& options, const std::string& name) {
+  BATON_ASSIGN_OR_RETURN(const config::Machine machine, config::read_machine());
+  BATON_ASSIGN_OR_RETURN(const engine::MemoryNeed need, engine::memory_need(options));
+  const engine::ProgramNeed own{name, need};
+  return engine::check_memory("this worker", {&own, 1}, machine.memory_available_bytes);
+}
+
 wire::WorkerInfo worker_info(const Environment& env, config::Role role,
                              const std::string& transfer_address, const std::string& http_url) {
   const model::ModelDescription& model = env.engine.description();
@@ -97,6 +106,10 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
   const Incarnation incarnation{random.next_nonzero()};
 
   BATON_ASSIGN_OR_RETURN(const engine::EngineOptions options, engine_options(config, *entry, role));
+  BATON_RETURN_IF_ERROR(check_memory(options, entry->name));
+  if (config.isa == config::Isa::kAuto && !device::amx_refusal().empty()) {
+    log_warn("this CPU has AMX, but it is not used", {{"reason", device::amx_refusal()}});
+  }
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
                          engine::Engine::create(options));
   kv_cache::BlockPool blocks({.blocks = engine->pool(0).blocks(),

@@ -11,6 +11,7 @@
 #include "common/base/stop_signal.h"
 #include "common/config/program_options.h"
 #include "deploy/baton/first_answer.h"
+#include "deploy/baton/first_checks.h"
 #include "deploy/baton/ready_file.h"
 #include "deploy/baton/router_client.h"
 
@@ -232,6 +233,8 @@ Result<int> run(const UpOptions& options, const std::string& bin_folder) {
   SystemRandom random;
   for (int attempt = 1;; ++attempt) {
     BATON_ASSIGN_OR_RETURN(const ClusterPlan plan, plan_cluster(options, bin_folder, random));
+    BATON_ASSIGN_OR_RETURN(const config::Machine machine, config::read_machine());
+    BATON_RETURN_IF_ERROR(check_cluster_fits(plan.config, machine, shm_free_bytes()));
     print_plan(plan);
     bool try_again = false;
     BATON_ASSIGN_OR_RETURN(const int exit_status,

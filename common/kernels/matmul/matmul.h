@@ -57,6 +57,9 @@ class PackedMatrix {
   std::unique_ptr<std::byte[], Free> data_;
 };
 
+// Bytes of a PackedMatrix of that form, without making it.
+size_t packed_bytes(WeightFormat format, int n, int k);
+
 // The format that a decode pool keeps for the columns from `k_begin` on of a source type:
 // kBf16Panels for F32, F16 and BF16, and for every type where k_begin cuts a block of 32, because a
 // packed block has one scale.

@@ -167,6 +167,12 @@ PackedMatrix::PackedMatrix(WeightFormat format, int n, int k) : format_(format),
 
 void PackedMatrix::Free::operator()(std::byte* p) const { munmap(p, mapped_bytes); }
 
+size_t packed_bytes(WeightFormat format, int n, int k) {
+  const auto panels = (static_cast<size_t>(n) + kPanelRows - 1) / kPanelRows;
+  const auto blocks = (static_cast<size_t>(k) + kBlockK - 1) / kBlockK;
+  return panels * blocks * block_bytes(format);
+}
+
 size_t PackedMatrix::panel_bytes() const {
   return block_bytes(format_) * static_cast<size_t>(blocks_k());
 }

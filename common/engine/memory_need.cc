@@ -1,0 +1,118 @@
+#include "common/engine/memory_need.h"
+
+#include <algorithm>
+
+#include "common/model/architectures.h"
+#include "common/model/source_type.h"
+
+namespace baton::engine {
+namespace {
+
+using model_file::TensorInfo;
+
+constexpr uint64_t kProgramBytes = 64ull << 20;  // code, heap, transport buffers, logits
+
+uint64_t matrix_bytes(const TensorInfo& tensor, EngineOptions::Pool pool) {
+  const kernels::WeightFormat format =
+      pool == EngineOptions::Pool::kPrefill
+          ? kernels::WeightFormat::kBf16Panels
+          : kernels::decode_format(model::source_type(tensor.type));
+  return kernels::packed_bytes(format, static_cast<int>(tensor.rows()),
+                               static_cast<int>(tensor.row_elements()));
+}
+
+// What describe() has checked: every tensor is one that the architecture names.
+uint64_t weight_bytes(const model_file::GgufFile& file, const model::ModelDescription& description,
+                      EngineOptions::Pool pool) {
+  const model::Architecture* architecture = model::find_architecture(description.architecture);
+  const auto name_of = [architecture](model::TensorRole role) {
+    return model::tensor_name(model::tensor_rule(*architecture, role), 0);
+  };
+  const std::string embedding = name_of(model::TensorRole::kTokenEmbedding);
+  const std::string head = description.tied ? embedding : name_of(model::TensorRole::kOutput);
+  uint64_t bytes = 0;
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (tensor.name == head) {
+      bytes += matrix_bytes(tensor, EngineOptions::Pool::kDecode);  // in both pools
+    } else if (tensor.rows() == 1) {
+      bytes += tensor.row_elements() * sizeof(float);
+    } else if (tensor.name != embedding) {  // whose rows are read from the file
+      bytes += matrix_bytes(tensor, pool);
+    }
+  }
+  return bytes;
+}
+
+uint64_t rest_bytes(const EngineOptions& options, const model::ModelDescription& d) {
+  const auto hidden = static_cast<uint64_t>(d.hidden);
+  const auto ffn = static_cast<uint64_t>(d.ffn);
+  const auto qkv =
+      static_cast<uint64_t>(d.heads + 2 * d.kv_heads) * static_cast<uint64_t>(d.head_dim);
+  const uint64_t row = sizeof(float) * (2 * hidden + qkv + 2 * ffn) + 2 * (2 * hidden + ffn);
+  const uint64_t rope = static_cast<uint64_t>(d.max_context) * static_cast<uint64_t>(d.rope.dims);
+  return kProgramBytes + row * static_cast<uint64_t>(options.max_batch_tokens) +
+         sizeof(float) * rope;
+}
+
+std::string mib(uint64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20); }
+
+std::string text_of(const ProgramNeed& program) {
+  const MemoryNeed& need = program.need;
+  if (need.weights == 0 && need.kv_cache == 0) {
+    return program.name + " " + mib(need.rest);
+  }
+  return program.name + " weights " + mib(need.weights) + " + KV pool " + mib(need.kv_cache) +
+         " + rest " + mib(need.rest);
+}
+
+}  // namespace
+
+Result<MemoryNeed> memory_need(const EngineOptions& options) {
+  BATON_ASSIGN_OR_RETURN(const model_file::GgufFile file,
+                         model_file::GgufFile::open(options.model_path));
+  BATON_ASSIGN_OR_RETURN(model::ModelDescription description, model::describe(file));
+  if (options.max_context > 0) {
+    description.max_context = std::min(description.max_context, options.max_context);
+  }
+  const auto ranks = static_cast<int>(options.team.cpus.size());
+  BATON_ASSIGN_OR_RETURN(const model::SegmentPlan plan,
+                         model::SegmentPlan::create(description, options.segments, ranks));
+  MemoryNeed need;
+  need.weights = weight_bytes(file, description, options.pool);
+  need.rest = rest_bytes(options, description);
+  need.kv_cache = options.kv_bytes;
+  if (options.blocks > 0) {
+    kv_cache::KvLayout layout;
+    layout.groups = {{.layers = description.layers,
+                      .kv_heads = description.kv_heads,
+                      .k_dim = description.head_dim,
+                      .v_dim = description.head_dim}};
+    layout.block_tokens = options.block_tokens;
+    BATON_RETURN_IF_ERROR(kv_cache::validate(layout));
+    need.kv_cache = 0;
+    for (const kv_cache::HeadRange& heads : plan.head_map()) {
+      need.kv_cache += layout.block_bytes(heads.count()) *
+                       static_cast<uint64_t>(description.layers) *
+                       static_cast<uint64_t>(options.blocks);
+    }
+  }
+  return need;
+}
+
+Status check_memory(std::string_view who, std::span<const ProgramNeed> programs,
+                    uint64_t available_bytes) {
+  uint64_t total = 0;
+  std::string sum;
+  for (const ProgramNeed& program : programs) {
+    total += program.need.total();
+    sum += (sum.empty() ? "" : "; ") + text_of(program);
+  }
+  if (total <= available_bytes) {
+    return Status();
+  }
+  return resource_exhausted(std::string(who) + " needs " + mib(total) + " MiB of memory, " +
+                            std::to_string(available_bytes >> 20) + " MiB are available (" + sum +
+                            "); take a smaller model or lower kv_cache");
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,65 @@
+#include "common/engine/memory_need.h"
+
+#include <gtest/gtest.h>
+
+#include "common/engine/engine_test_support.h"
+
+namespace baton::engine {
+namespace {
+
+uint64_t kv_bytes_of(const Engine& engine) {
+  uint64_t bytes = 0;
+  for (int rank = 0; rank < engine.ranks(); ++rank) {
+    bytes += engine.pool(rank).bytes();
+  }
+  return bytes;
+}
+
+TEST(MemoryNeedTest, ForeseesWeightsAndPoolOfTheEngine) {
+  for (const EngineOptions::Pool pool :
+       {EngineOptions::Pool::kPrefill, EngineOptions::Pool::kDecode}) {
+    for (const char* model : {"tests/data/models/tiny_q4_1.gguf", kRealModel}) {
+      EngineSetup setup;
+      setup.model = model;
+      setup.pool = pool;
+      setup.blocks = 8;
+      const Result<MemoryNeed> need = memory_need(options_of(setup));
+      ASSERT_TRUE(need.ok()) << need.status().message();
+      const std::unique_ptr<Engine> engine = make_engine(setup);
+      EXPECT_EQ(need->kv_cache, kv_bytes_of(*engine)) << model;
+      EXPECT_EQ(need->weights, engine->weight_bytes(0)) << model;
+      EXPECT_GT(need->rest, 64u << 20);
+    }
+  }
+}
+
+TEST(MemoryNeedTest, TakesTheBytesOfThePoolWhereTheyAreGiven) {
+  EngineOptions options = options_of({});
+  options.blocks = 0;
+  options.kv_bytes = 123'456'789;
+  EXPECT_EQ(memory_need(options)->kv_cache, 123'456'789u);
+}
+
+TEST(MemoryNeedTest, TellsWhatIsWrongWithTheModel) {
+  EngineOptions options = options_of({});
+  options.model_path = "no/such.gguf";
+  EXPECT_EQ(memory_need(options).status().message(),
+            "no/such.gguf: no such file; give the path of a .gguf file");
+}
+
+TEST(MemoryNeedTest, RefusesASumThatDoesNotFit) {
+  constexpr uint64_t kMiB = 1 << 20;
+  const std::vector<ProgramNeed> programs = {
+      {"p0", {.weights = 200 * kMiB, .kv_cache = 64 * kMiB, .rest = 30 * kMiB - 1}},
+      {"router", {.rest = 40 * kMiB}}};
+  EXPECT_TRUE(check_memory("the cluster", programs, 334 * kMiB).ok());
+  const Status status = check_memory("the cluster", programs, 333 * kMiB);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "the cluster needs 334 MiB of memory, 333 MiB are available (p0 weights 200 + KV pool "
+            "64 + rest "
+            "30; router 40); take a smaller model or lower kv_cache");
+}
+
+}  // namespace
+}  // namespace baton::engine

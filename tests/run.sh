@@ -151,7 +151,8 @@ finish() {
   exit
 }
 
-part "set-up" ./dev set-up build test || finish
+set_up() { ./dev set-up build test && deploy/prometheus/fetch.sh; }
+part "set-up" set_up || finish
 part "release build" build_release || finish
 # Tests that are asked for by name, and all of --all, run in their long form.
 if [ "$all" = 1 ] || [ -n "$name" ]; then export BATON_E2E=full; else export BATON_E2E=short; fi

@@ -234,7 +234,8 @@ class OnePrometheus(unittest.TestCase):
 
 class Files(unittest.TestCase):
     def test_configuration_and_rules_pass_promtool(self):
-        for arguments in (("check", "config", "prometheus.yml"), ("check", "rules", "alerts.yml"),
+        for arguments in (("check", "config", "prometheus.yml"),
+                          ("check", "config", "kubernetes.yml"), ("check", "rules", "alerts.yml"),
                           ("test", "rules", "alerts_test.yml")):
             done = promtool(*arguments)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

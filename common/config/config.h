@@ -43,6 +43,7 @@ struct Model {
   std::string path = "models/smollm2-135m-instruct-q4_1.gguf";
   std::string name = "smollm2-135m-instruct";
   int64_t max_context = 0;  // 0: the file's own limit
+  std::string packed_cache = "auto";  // off, or a folder
 };
 
 struct Router {

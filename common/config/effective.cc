@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -326,6 +328,26 @@ int effective_reduction_segments(const Config& config) {
     segments = std::lcm(segments, std::max<int64_t>(worker->tensor_parallel, 1));
   }
   return static_cast<int>(segments);
+}
+
+std::vector<std::string> effective_packed_folders(const Config& config) {
+  namespace fs = std::filesystem;
+  if (config.model.packed_cache == "off") {
+    return {};
+  }
+  if (config.model.packed_cache != "auto") {
+    return {config.model.packed_cache};
+  }
+  const fs::path parent = fs::path(config.model.path).parent_path();
+  std::vector<std::string> folders = {parent.empty() ? "." : parent.string()};
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache != nullptr && fs::path(cache).is_absolute()) {
+    folders.push_back((fs::path(cache) / "baton").string());
+  } else if (home != nullptr && fs::path(home).is_absolute()) {
+    folders.push_back((fs::path(home) / ".cache" / "baton").string());
+  }
+  return folders;
 }
 
 bool effective_spinning(const Worker& worker, const WorkerCpus& cpus) {

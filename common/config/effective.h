@@ -47,6 +47,10 @@ uint64_t effective_kv_cache_bytes(const Config& config, const Worker& worker,
 // `reduction_segments: auto` is the least common multiple of the degrees in the file.
 int effective_reduction_segments(const Config& config);
 
+// Folders for packed weights, best first. `model.packed_cache: auto` is the model's own folder,
+// then $XDG_CACHE_HOME/baton or else $HOME/.cache/baton; `off` is none.
+std::vector<std::string> effective_packed_folders(const Config& config);
+
 // Whether idle compute threads spin: `waiting`, or with auto only when their CPUs are not shared.
 bool effective_spinning(const Worker& worker, const WorkerCpus& cpus);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -228,6 +229,27 @@ TEST_F(MachineTest, UnlimitedVersion1IsNoLimit) {
   ASSERT_TRUE(machine.ok());
   EXPECT_EQ(machine->cpu_quota, 0);
   EXPECT_EQ(machine->memory_bytes, 8ull << 30);
+}
+
+TEST(EffectiveTest, PackedWeightsLieBesideTheModelOrInTheUsersCache) {
+  Config config;
+  config.model.path = "models/a.gguf";
+  config.model.packed_cache = "off";
+  EXPECT_THAT(effective_packed_folders(config), IsEmpty());
+  config.model.packed_cache = "/var/cache/baton";
+  EXPECT_THAT(effective_packed_folders(config), ElementsAre("/var/cache/baton"));
+  config.model.packed_cache = "auto";
+  setenv("HOME", "/home/u", 1);
+  unsetenv("XDG_CACHE_HOME");
+  EXPECT_THAT(effective_packed_folders(config), ElementsAre("models", "/home/u/.cache/baton"));
+  setenv("XDG_CACHE_HOME", "/cache", 1);
+  EXPECT_THAT(effective_packed_folders(config), ElementsAre("models", "/cache/baton"));
+  // Relative ones are to be ignored (XDG Base Directory Specification).
+  setenv("XDG_CACHE_HOME", "cache", 1);
+  config.model.path = "a.gguf";
+  EXPECT_THAT(effective_packed_folders(config), ElementsAre(".", "/home/u/.cache/baton"));
+  unsetenv("HOME");
+  EXPECT_THAT(effective_packed_folders(config), ElementsAre("."));
 }
 
 }  // namespace

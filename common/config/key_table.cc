@@ -116,6 +116,9 @@ std::vector<Row> rows_of(Config& config) {
       {"model", "max_context", &config.model.max_context,
        "Longest prompt and output together, in tokens. 0: the file's own limit.", Form::kPlain, 0,
        16'777'216},
+      {"model", "packed_cache", &config.model.packed_cache,
+       "Where packed weights are kept for the next start: auto, off, or a folder. auto: beside the "
+       "model, else in the user's cache folder."},
       {"", "numerics", choice(config.numerics, kNumericsNames),
        "invariant: the same tokens whatever the batch, chunking or worker. fast: not supported "
        "yet."},

@@ -71,7 +71,6 @@ Result<int> pool_blocks(const EngineOptions& options, const kv_cache::KvLayout& 
 struct Engine::State {
   EngineOptions options;
   SteadyClock clock;
-  U128 model_hash;
   std::unique_ptr<model::Weights> weights;
   std::vector<kv_cache::KvPool> pools;
   std::unique_ptr<kv_cache::Prefaulter> prefaulter;
@@ -111,7 +110,6 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options) {
 Status Engine::State::load() {
   BATON_ASSIGN_OR_RETURN(model::OpenModel opened, model::open_model(options.model_path));
   model::ModelDescription& description = opened.description;
-  model_hash = opened.hash;
   if (options.max_context > description.max_context) {
     return invalid_argument("engine: max_context is " + std::to_string(options.max_context) +
                             ", the model has " + std::to_string(description.max_context));
@@ -124,8 +122,9 @@ Status Engine::State::load() {
   const model::WeightPool pool = options.pool == EngineOptions::Pool::kPrefill
                                      ? model::WeightPool::kPrefill
                                      : model::WeightPool::kDecode;
-  BATON_ASSIGN_OR_RETURN(weights, model::Weights::load(std::move(opened.file), description, plan,
-                                                       pool, parallel_for(*team)));
+  BATON_ASSIGN_OR_RETURN(
+      weights, model::Weights::load(std::move(opened.file), description, plan, pool,
+                                    parallel_for(*team), {.folders = options.packed_folders}));
   kv_cache::KvLayout layout;
   layout.groups = {{.layers = description.layers,
                     .kv_heads = description.kv_heads,
@@ -222,7 +221,7 @@ const model::ModelDescription& Engine::description() const {
   return state_->weights->description();
 }
 const model::SegmentPlan& Engine::segments() const { return state_->weights->plan(); }
-U128 Engine::model_hash() const { return state_->model_hash; }
+U128 Engine::model_hash() const { return state_->weights->model_hash(); }
 std::string Engine::numerics_id() const {
   return "inv-1:split512:" + std::to_string(segments().segments());
 }

@@ -80,6 +80,8 @@ struct StepOutput {
 struct EngineOptions {
   std::string model_path;
   enum class Pool { kPrefill, kDecode } pool = Pool::kDecode;  // which weight format is kept
+  // Where packed weights are kept for the next start, best first; empty: nowhere.
+  std::vector<std::string> packed_folders;
   device::Isa isa = device::Isa::kScalar;
   device::TeamOptions team;  // ranks = tensor parallel degree
   int segments = 1;          // S; the degree divides it

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/model/description.h"
 #include "common/model_file/gguf.h"
@@ -14,10 +13,9 @@ namespace baton::model {
 struct OpenModel {
   model_file::GgufFile file;
   ModelDescription description;
-  U128 hash;  // model_file::model_hash
 };
 
-// Blocking: reads the whole file once for the hash. Errors as GgufFile::open and describe().
+// Errors as GgufFile::open and describe().
 Result<OpenModel> open_model(const std::string& path);
 
 }  // namespace baton::model

@@ -30,7 +30,7 @@ struct RowSlice {
 
 // Packing of up to kRowsPerJob rows; destination rows of different jobs lie in different panels.
 struct PackJob {
-  PackedMatrix* matrix;
+  size_t matrix;  // index in the layout
   int first_row;
   const TensorInfo* tensor;
   int source_row;
@@ -39,13 +39,13 @@ struct PackJob {
 };
 constexpr int kRowsPerJob = 16 * kPanelRows;
 
-void run_job(const PackJob& job) {
+void run_job(const PackJob& job, PackedMatrix& matrix) {
   std::vector<const std::byte*> rows(static_cast<size_t>(job.count));
   for (int i = 0; i < job.count; ++i) {
     rows[static_cast<size_t>(i)] =
         job.tensor->row(static_cast<uint64_t>(job.source_row + i)).data();
   }
-  kernels::pack_rows(*job.matrix, job.first_row, source_type(job.tensor->type), rows,
+  kernels::pack_rows(matrix, job.first_row, source_type(job.tensor->type), rows,
                      static_cast<int>(job.tensor->row_elements()), job.k_begin);
 }
 
@@ -72,12 +72,6 @@ RankColumns columns_of(const ModelDescription& d, const SegmentPlan& plan, int r
 
 }  // namespace
 
-void serial_for(int n, const std::function<void(int)>& body) {
-  for (int i = 0; i < n; ++i) {
-    body(i);
-  }
-}
-
 const ProjectionPart& Projection::part_of(int panel) const {
   BATON_CHECK(panel >= 0 && panel < panels, "panel outside the projection");
   size_t index = parts.size() - 1;
@@ -87,23 +81,35 @@ const ProjectionPart& Projection::part_of(int panel) const {
   return parts[index];
 }
 
-// Allocates every matrix first and notes what is packed where, then packs all of it in parallel.
-class WeightLoader final {
+// Notes the shape of every matrix first and what is packed where, then has packed_store.h find or
+// make the bytes of all of them.
+class WeightLoader final : public WeightPacker {
  public:
   WeightLoader(Weights& weights, const Architecture& architecture, WeightPool pool)
       : w_(weights), d_(weights.description_), architecture_(architecture), pool_(pool) {}
 
-  Status run(const ParallelFor& parallel_for) {
+  Status run(const ParallelFor& parallel_for, const KeptWeights& kept) {
     BATON_ASSIGN_OR_RETURN(w_.embedding_, tensor(TensorRole::kTokenEmbedding, 0));
     BATON_RETURN_IF_ERROR(load_norms());
     w_.ranks_.resize(static_cast<size_t>(w_.plan_.ranks()));
     for (int rank = 0; rank < w_.plan_.ranks(); ++rank) {
       BATON_RETURN_IF_ERROR(plan_rank(rank));
     }
-    parallel_for(static_cast<int>(jobs_.size()),
-                 [this](int i) { run_job(jobs_[static_cast<size_t>(i)]); });
+    const std::string variant = std::string(pool_ == WeightPool::kPrefill ? "prefill" : "decode") +
+                                "-t" + std::to_string(w_.plan_.ranks()) + "s" +
+                                std::to_string(w_.plan_.segments());
+    BATON_ASSIGN_OR_RETURN(w_.packed_,
+                           load_packed(w_.file_, variant, matrices_, *this, kept, parallel_for));
     fill_rope();
     return {};
+  }
+
+  // Jobs are in the order of their matrices.
+  void pack(size_t first, size_t last, const ParallelFor& parallel_for) override {
+    const auto begin = std::ranges::lower_bound(jobs_, first, {}, &PackJob::matrix);
+    const auto end = std::ranges::lower_bound(jobs_, last, {}, &PackJob::matrix);
+    parallel_for(static_cast<int>(end - begin),
+                 [&](int i) { run_job(begin[i], *matrices_[begin[i].matrix]); });
   }
 
  private:
@@ -133,7 +139,7 @@ class WeightLoader final {
     r.columns = columns_of(d_, w_.plan_, rank);
     r.bytes = norm_bytes_;
     r.replicated_bytes = norm_bytes_;
-    // Jobs point into the layers: the vector must not grow under them.
+    // Matrices are noted by address: the vector must not grow under them.
     r.layers.resize(static_cast<size_t>(d_.layers));
     for (int layer = 0; layer < d_.layers; ++layer) {
       BATON_RETURN_IF_ERROR(plan_layer(rank, layer));
@@ -190,19 +196,19 @@ class WeightLoader final {
         starts.push_back(round_up(rows, kPanelRows));
         rows = starts.back() + slices[last].count;
       }
-      out.parts.push_back({PackedMatrix(format, rows, out.k), out.columns, out.panels});
+      out.parts.push_back({PackedMatrix::unplaced(format, rows, out.k), out.columns, out.panels});
       rank.bytes += out.parts.back().weights.bytes();
       out.panels += out.parts.back().weights.panels();
       out.columns += out.parts.back().weights.panels() * kPanelRows;
       pending_.push_back({out.parts.size() - 1, first, std::move(starts)});
       first = last;
     }
-    // Jobs hold addresses: they are made when no part moves any more.
+    // Addresses are noted when no part moves any more.
     for (const Pending& p : pending_) {
+      matrices_.push_back(&out.parts[p.part].weights);
       for (size_t i = 0; i < p.starts.size(); ++i) {
         const RowSlice& slice = slices[p.first_slice + i];
-        add_jobs(out.parts[p.part].weights, p.starts[i], *slice.tensor, slice.begin, slice.count,
-                 0);
+        add_jobs(p.starts[i], *slice.tensor, slice.begin, slice.count, 0);
       }
     }
     pending_.clear();
@@ -236,15 +242,16 @@ class WeightLoader final {
     if (k.begin % kBlockK != 0) {
       format = WeightFormat::kBf16Panels;
     }
-    out.push_back({PackedMatrix(format, d_.hidden, k.count()), segment, x_column});
+    out.push_back({PackedMatrix::unplaced(format, d_.hidden, k.count()), segment, x_column});
     rank.bytes += out.back().weights.bytes();
-    add_jobs(out.back().weights, 0, source, 0, d_.hidden, k.begin);
+    matrices_.push_back(&out.back().weights);
+    add_jobs(0, source, 0, d_.hidden, k.begin);
   }
 
-  void add_jobs(PackedMatrix& matrix, int first_row, const TensorInfo& source, int source_row,
-                int count, int k_begin) {
+  // Of the matrix noted last.
+  void add_jobs(int first_row, const TensorInfo& source, int source_row, int count, int k_begin) {
     for (int done = 0; done < count; done += kRowsPerJob) {
-      jobs_.push_back({&matrix, first_row + done, &source, source_row + done,
+      jobs_.push_back({matrices_.size() - 1, first_row + done, &source, source_row + done,
                        std::min(kRowsPerJob, count - done), k_begin});
     }
   }
@@ -301,6 +308,7 @@ class WeightLoader final {
   const Architecture& architecture_;
   WeightPool pool_;
   size_t norm_bytes_ = 0;
+  std::vector<PackedMatrix*> matrices_;
   std::vector<PackJob> jobs_;
   std::vector<Pending> pending_;
 };
@@ -308,11 +316,12 @@ class WeightLoader final {
 Result<std::unique_ptr<Weights>> Weights::load(model_file::GgufFile file,
                                                const ModelDescription& description,
                                                const SegmentPlan& plan, WeightPool pool,
-                                               const ParallelFor& parallel_for) {
+                                               const ParallelFor& parallel_for,
+                                               const KeptWeights& kept) {
   const Architecture* architecture = find_architecture(description.architecture);
   BATON_CHECK(architecture != nullptr, "a description comes from describe()");
   std::unique_ptr<Weights> weights(new Weights(std::move(file), description, plan));
-  BATON_RETURN_IF_ERROR(WeightLoader(*weights, *architecture, pool).run(parallel_for));
+  BATON_RETURN_IF_ERROR(WeightLoader(*weights, *architecture, pool).run(parallel_for, kept));
   weights->file_.release_pages();
   return weights;
 }

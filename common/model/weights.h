@@ -11,8 +11,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -20,6 +20,7 @@
 #include "common/kernels/matmul/matmul.h"
 #include "common/kernels/small/small_ops.h"
 #include "common/model/description.h"
+#include "common/model/packed_store.h"
 #include "common/model/segments.h"
 #include "common/model_file/gguf.h"
 
@@ -97,23 +98,26 @@ struct RankWeights {
   size_t replicated_bytes = 0;  // of these, what other ranks hold as well: norms, shared KV heads
 };
 
-// Runs body(0) .. body(n-1), in any order and on any threads, and returns when all are done.
-using ParallelFor = std::function<void(int n, const std::function<void(int)>& body)>;
-void serial_for(int n, const std::function<void(int)>& body);
+using model_file::ParallelFor;
+using model_file::serial_for;
 
 class Weights final {
  public:
   // Takes the file: embedding rows are read from its mapping. `description` and `plan` come from
-  // the same file. Packing is shared out through `parallel_for`. Blocking; seconds for large
-  // models.
+  // the same file. Work is shared out through `parallel_for`. `kept` says where packed weights are
+  // looked for and left (packed_store.h). Blocking; seconds for large models.
   static Result<std::unique_ptr<Weights>> load(model_file::GgufFile file,
                                                const ModelDescription& description,
                                                const SegmentPlan& plan, WeightPool pool,
-                                               const ParallelFor& parallel_for = serial_for);
+                                               const ParallelFor& parallel_for = serial_for,
+                                               const KeptWeights& kept = {});
 
   const ModelDescription& description() const { return description_; }
   const SegmentPlan& plan() const { return plan_; }
   const model_file::GgufFile& file() const { return file_; }
+  U128 model_hash() const { return packed_.model_hash; }  // model_file::model_hash
+  // All matrices of all ranks, in one piece.
+  std::span<const std::byte> packed() const { return packed_.bytes(); }
   const RankWeights& rank(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
 
   // Norm weights, f32 [hidden]; one copy for all ranks.
@@ -138,6 +142,7 @@ class Weights final {
   model_file::GgufFile file_;
   ModelDescription description_;
   SegmentPlan plan_;
+  PackedWeights packed_;  // what the matrices of the ranks lie in
   std::vector<RankWeights> ranks_;
   std::vector<std::vector<float>> norms_;  // attn, ffn of each layer, then output
   const model_file::TensorInfo* embedding_ = nullptr;

@@ -102,6 +102,9 @@ class GgufFile final {
 
   const std::string& name() const { return name_; }
   uint64_t size_bytes() const { return bytes_.size(); }
+  // Of the file when it was opened; zero after parse().
+  const FileIdentity& identity() const { return mapping_.identity(); }
+  uint32_t owner() const { return mapping_.owner(); }  // user id
   // Lets the kernel take back the memory of what was read so far; views stay valid and are read
   // from the file again when touched. Nothing happens after parse().
   void release_pages() const { mapping_.release_pages(); }

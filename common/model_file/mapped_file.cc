@@ -30,6 +30,39 @@ class Descriptor final {
   int fd_;
 };
 
+constexpr size_t kHugePage = size_t{2} << 20;
+
+int64_t nanoseconds(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+// A boundary of 2 MiB in memory, where the file has one too, lets the kernel map huge pages.
+void* map_shared(int fd, size_t size) {
+  void* room = ::mmap(nullptr, size + kHugePage, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) {
+    return MAP_FAILED;
+  }
+  auto* const begin = static_cast<std::byte*>(room);
+  std::byte* const aligned =
+      begin + (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
+  void* const data = ::mmap(aligned, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (data == MAP_FAILED) {
+    ::munmap(room, size + kHugePage);
+    return MAP_FAILED;
+  }
+  (void)::madvise(data, size, MADV_HUGEPAGE);  // a wish: works without
+  constexpr size_t kPage = 4096;
+  std::byte* const end = aligned + (size + kPage - 1) / kPage * kPage;
+  if (aligned > begin) {
+    ::munmap(begin, static_cast<size_t>(aligned - begin));
+  }
+  if (end < begin + size + kHugePage) {
+    ::munmap(end, static_cast<size_t>(begin + size + kHugePage - end));
+  }
+  return data;
+}
+
 std::string error_text(int error) {
   char buffer[128] = {};
   return ::strerror_r(error, buffer, sizeof(buffer));
@@ -55,7 +88,7 @@ Status directory_refused(const std::string& path) {
 
 }  // namespace
 
-Result<MappedFile> MappedFile::open(const std::string& path) {
+Result<MappedFile> MappedFile::open(const std::string& path, Sharing sharing) {
   // Non-blocking, so that a named pipe given by mistake is an error and not a hang.
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) {
@@ -79,32 +112,42 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     return invalid_argument(path + ": is empty; was the download interrupted?");
   }
   const auto size = static_cast<size_t>(info.st_size);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  void* data = sharing == Sharing::kShared
+                   ? map_shared(fd.get(), size)
+                   : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (data == MAP_FAILED) {
     return internal_error(path + ": cannot be mapped: " + error_text(errno));
   }
-  return MappedFile(static_cast<const std::byte*>(data), size);
+  return MappedFile(static_cast<const std::byte*>(data),
+                    {.bytes = size,
+                     .modified_ns = nanoseconds(info.st_mtim),
+                     .changed_ns = nanoseconds(info.st_ctim),
+                     .inode = info.st_ino},
+                    info.st_uid);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      identity_(std::exchange(other.identity_, {})),
+      owner_(other.owner_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
+  std::swap(identity_, other.identity_);
+  std::swap(owner_, other.owner_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) {
-    ::munmap(const_cast<std::byte*>(data_), size_);
+    ::munmap(const_cast<std::byte*>(data_), identity_.bytes);
   }
 }
 
 void MappedFile::release_pages() const {
   if (data_ != nullptr) {
     // Advice: a failure costs memory, nothing else.
-    (void)::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+    (void)::madvise(const_cast<std::byte*>(data_), identity_.bytes, MADV_DONTNEED);
   }
 }
 

@@ -46,6 +46,7 @@ Result<engine::EngineOptions> engine_options(const config::Config& config,
   options.model_path = config.model.path;
   options.pool = role == config::Role::kPrefill ? engine::EngineOptions::Pool::kPrefill
                                                 : engine::EngineOptions::Pool::kDecode;
+  options.packed_folders = config::effective_packed_folders(config);
   BATON_ASSIGN_OR_RETURN(options.isa, device::choose_isa(config::to_string(config.isa)));
   BATON_ASSIGN_OR_RETURN(const config::Machine machine, config::read_machine());
   BATON_ASSIGN_OR_RETURN(const config::WorkerCpus cpus,

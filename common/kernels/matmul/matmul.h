@@ -26,14 +26,19 @@ enum class SourceType : uint8_t { kF32, kF16, kBf16, kQ4_0, kQ4_1, kQ8_0, kQ4_K,
 inline constexpr int kPanelRows = kLanes;  // output rows of W per panel
 inline constexpr int kBlockK = 32;         // reduction block
 
-// Owns packed weights of an [n, k] matrix; n is padded to panels and k to blocks with zeros.
-// Immutable after packing, shared by threads without locks. Memory is page-aligned, asks for huge
-// pages and is touched first by whoever packs. Sizes are checked by the caller: n * k weights must
-// be something that the machine can hold; failure to allocate aborts.
+// Packed weights of an [n, k] matrix; n is padded to panels and k to blocks with zeros. Immutable
+// after packing, shared by threads without locks. Own memory is page-aligned, asks for huge pages
+// and is touched first by whoever packs. Sizes are checked by the caller: n * k weights must be
+// something that the machine can hold; failure to allocate aborts.
 class PackedMatrix {
  public:
   PackedMatrix() = default;
-  PackedMatrix(WeightFormat format, int n, int k);  // zeroed
+  PackedMatrix(WeightFormat format, int n, int k);  // owns its memory, zeroed
+  // Without memory: only its shape may be asked for until place().
+  static PackedMatrix unplaced(WeightFormat format, int n, int k);
+  // Lies from now on in `memory`, bytes() long, 64-byte aligned, which outlives it. For packing it
+  // is writable and zero, else it holds what was packed.
+  void place(std::byte* memory);
 
   WeightFormat format() const { return format_; }
   int n() const { return n_; }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -254,6 +255,45 @@ TEST(MatmulLevelsTest, GrainAndScratchArePositive) {
 }
 
 using MatmulDeathTest = testing::Test;
+
+// FNV-1a over the packed bytes of one matrix of every source type, as prefill and as decode pools
+// keep it.
+uint64_t packed_fingerprint() {
+  uint64_t hash = 0xCBF29CE484222325;
+  for (const SourceType type : kAllSourceTypes) {
+    for (const WeightFormat format : {WeightFormat::kBf16Panels, decode_format(type)}) {
+      TestRandom random(7);
+      const TestMatrix source = random_matrix(random, type, 35, 512);
+      PackedMatrix matrix(format, source.n, source.k);
+      pack_rows(matrix, 0, type, source.rows(), source.k, 0);
+      for (const std::byte byte : std::span(matrix.panel(0), matrix.bytes())) {
+        hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001B3;
+      }
+    }
+  }
+  return hash;
+}
+
+TEST(MatmulLevelsTest, PackedBytesChangeOnlyWithTheirVersion) {
+  // Files hold these bytes: whoever changes them raises kPackedVersion, then notes both here.
+  EXPECT_EQ(kPackedVersion, 1u);
+  EXPECT_EQ(packed_fingerprint(), 11297419109218797666u);
+}
+
+TEST(MatmulLevelsTest, PlacedMatricesLieInTheirOwnersMemory) {
+  TestRandom random(3);
+  const TestMatrix source = random_matrix(random, SourceType::kQ8_0, 20, 64);
+  PackedMatrix own(WeightFormat::kQ8, 20, 64);
+  PackedMatrix placed = PackedMatrix::unplaced(WeightFormat::kQ8, 20, 64);
+  ASSERT_EQ(placed.bytes(), own.bytes());
+  std::vector<std::byte> room(own.bytes() + 64);
+  std::byte* const memory = room.data() + (64 - reinterpret_cast<uintptr_t>(room.data()) % 64);
+  placed.place(memory);
+  EXPECT_EQ(placed.panel(0), memory);
+  pack_rows(own, 0, source.type, source.rows(), 64, 0);
+  pack_rows(placed, 0, source.type, source.rows(), 64, 0);
+  EXPECT_EQ(std::memcmp(memory, own.panel(0), own.bytes()), 0);
+}
 
 TEST(MatmulDeathTest, PackingARowsPartBeyondItsEndDies) {
   TestRandom random(1);

@@ -34,6 +34,9 @@ enum class WeightFormat : uint8_t {
   kK6,           // 6-bit codes, 8-bit scale of an f16 one per 16: Q6_K
 };
 
+// Changes whenever a packed matrix of the same weights has other bytes: files hold them.
+inline constexpr uint64_t kPackedVersion = 1;
+
 inline constexpr int kLanes = 16;                    // columns of a panel
 inline constexpr int kPairs = 16;                    // pairs of elements in a block
 inline constexpr int kPairDwords = kPairs * kLanes;  // of a bf16 block

@@ -165,7 +165,26 @@ PackedMatrix::PackedMatrix(WeightFormat format, int n, int k) : format_(format),
   data_ = std::unique_ptr<std::byte[], Free>(begin, Free{usable});
 }
 
-void PackedMatrix::Free::operator()(std::byte* p) const { munmap(p, mapped_bytes); }
+PackedMatrix PackedMatrix::unplaced(WeightFormat format, int n, int k) {
+  BATON_CHECK(n > 0 && k > 0, "a packed matrix has rows and columns");
+  PackedMatrix matrix;
+  matrix.format_ = format;
+  matrix.n_ = n;
+  matrix.k_ = k;
+  return matrix;
+}
+
+void PackedMatrix::place(std::byte* memory) {
+  constexpr uintptr_t kAlignment = 64;
+  BATON_CHECK(reinterpret_cast<uintptr_t>(memory) % kAlignment == 0, "packed memory is aligned");
+  data_ = std::unique_ptr<std::byte[], Free>(memory, Free{0});
+}
+
+void PackedMatrix::Free::operator()(std::byte* p) const {
+  if (mapped_bytes > 0) {
+    munmap(p, mapped_bytes);
+  }
+}
 
 size_t packed_bytes(WeightFormat format, int n, int k) {
   const auto panels = (static_cast<size_t>(n) + kPanelRows - 1) / kPanelRows;

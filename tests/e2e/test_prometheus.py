@@ -127,17 +127,23 @@ class OnePrometheus(unittest.TestCase):
             raise ConnectionError("the client leaves")
         client.send("/v1/completions", {"prompt": "x", "max_tokens": 100, "stream": True,
                                         "return_token_ids": True}, leave)
-        streams = [Background(lambda seed=seed: cls.cluster.client().completion(
-            prompts.ids(40, seed=seed), 150, ignore_eos=True)) for seed in range(16)]
-        wait_until(lambda: cls.cluster.scrape(role="decode").sum("vllm:num_preemptions_total"),
-                   "a preemption")
-        time.sleep(1.5)  # a scrape of it; d1 then dies with its counters
+
+        def streams(number, tokens):
+            return [Background(lambda seed=seed: cls.cluster.client().completion(
+                prompts.ids(40, seed=seed), tokens, ignore_eos=True)) for seed in range(number)]
+        for stream in streams(16, 150):  # blocks for a third of them are missing
+            assert stream.result().ok
+        wait_until(lambda: cls.prometheus.value("sum(vllm:num_preemptions_total)"),
+                   "a preemption in Prometheus", 10)
+        long = streams(4, 250)
+        wait_until(lambda: cls.cluster.scrape("d1").sum("vllm:num_requests_running"),
+                   "streams on d1")
         os.kill(cls.cluster.process("d1")["pid"], signal.SIGKILL)
-        for stream in streams:
+        for stream in long:
             stream.result()
         wait_until(lambda: cls.prometheus.value(
             'sum(vllm:request_success_total{finished_reason=~"length|stop|error"})')
-            >= REQUESTS + 19, "Prometheus to have seen the last request", 15)
+            >= REQUESTS + 23, "Prometheus to have seen the last request", 15)
 
     def test_tokens_are_those_that_the_client_counted(self):
         at = {"time": self.healthy}

@@ -16,6 +16,7 @@
 
 #include "common/http/address.h"
 #include "common/http/parser.h"
+#include "common/http/request_text.h"
 
 namespace baton::http {
 namespace {
@@ -192,28 +193,12 @@ struct Client::Impl {
     return Status();
   }
 
-  static std::string encode(const ClientRequest& request, const Url& target) {
-    std::string out = request.method + " " + target.target + " HTTP/1.1\r\n";
-    if (!request.headers.contains("Host")) {
-      out += "Host: " + to_string(target.server) + "\r\n";
-    }
-    for (const auto& [name, value] : request.headers) {
-      out += name + ": " + value + "\r\n";
-    }
-    if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
-      out += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";
-    }
-    out += "\r\n";
-    out += request.body;
-    return out;
-  }
-
   Result<Response> exchange(const ClientRequest& request, const ResponseParser::OnHead& on_head,
                             const ResponseParser::OnBody& on_body) {
     url = request.url;
     deadline = std::chrono::steady_clock::now() + options.timeout;
     BATON_ASSIGN_OR_RETURN(const Url target, parse_url(request.url));
-    const std::string bytes = encode(request, target);
+    const std::string bytes = encode_request(request, target);
     bool reused = connection.open() && connected_to == to_string(target.server);
     while (true) {
       if (!reused) {

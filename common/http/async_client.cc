@@ -45,11 +45,20 @@ struct Shared {
   bool run_over = false;
 };
 
+// Whether the server has neither closed an idle connection nor said something out of turn. What is
+// sent is never sent a second time: a server that drops requests has to show.
+bool still_open(tcp::socket& socket) {
+  ErrorCode ec;
+  char byte = 0;
+  socket.non_blocking(true, ec);
+  socket.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, ec);
+  return ec == asio::error::would_block || ec == asio::error::try_again;
+}
+
 // One exchange. Its pending operations keep it alive.
 //
 //   start --idle connection--> exchanging --complete, failed, deadline, cancel--> over
-//     \--> connecting --connected--^   ^
-//              ^--- the idle connection was closed by the server: once more ---/
+//     \--> connecting --connected--^
 class Call final : public std::enable_shared_from_this<Call> {
  public:
   Call(Shared& shared, const ClientRequest& request, ExchangeObserver& observer)
@@ -66,14 +75,16 @@ class Call final : public std::enable_shared_from_this<Call> {
 
   void start(Duration timeout) {
     end_ = TimePoint(std::chrono::steady_clock::now()) + timeout;
-    if (shared_.idle.empty()) {
-      connect();
-      return;
+    while (!shared_.idle.empty()) {
+      socket_ = std::move(shared_.idle.back());
+      shared_.idle.pop_back();
+      if (still_open(socket_)) {
+        exchange();
+        return;
+      }
+      socket_ = tcp::socket(shared_.io);
     }
-    socket_ = std::move(shared_.idle.back());
-    shared_.idle.pop_back();
-    reused_ = true;
-    exchange();
+    connect();
   }
 
   void finish(StatusCode code, const std::string& what) {
@@ -102,7 +113,6 @@ class Call final : public std::enable_shared_from_this<Call> {
 
   void connect() {
     connecting_ = true;
-    reused_ = false;
     const TimePoint now = std::chrono::steady_clock::now();
     arm(std::min(end_, now + shared_.options.connect_timeout));
     asio::async_connect(socket_, shared_.endpoints,
@@ -163,7 +173,6 @@ class Call final : public std::enable_shared_from_this<Call> {
       connection_ended(ec);
       return;
     }
-    received_ = true;
     std::string_view input(buffer_.data(), size);
     if (!pending_.empty()) {
       pending_ += input;
@@ -195,14 +204,6 @@ class Call final : public std::enable_shared_from_this<Call> {
   }
 
   void connection_ended(const ErrorCode& ec) {
-    // The server may have closed an idle connection at the moment we chose it.
-    if (reused_ && !received_) {
-      ErrorCode ignored;
-      socket_.close(ignored);
-      socket_ = tcp::socket(shared_.io);
-      connect();
-      return;
-    }
     if (ec != asio::error::eof) {
       finish(StatusCode::kUnavailable, ec.message());
       return;
@@ -248,8 +249,6 @@ class Call final : public std::enable_shared_from_this<Call> {
   std::array<char, kReadBytes> buffer_;
   std::string pending_;  // received, but not enough for the parser to go on
   bool connecting_ = false;
-  bool reused_ = false;
-  bool received_ = false;
   bool written_ = false;
   bool over_ = false;
 };

@@ -130,7 +130,7 @@ TEST_F(AsyncClientTest, StartsTheNextExchangeFromInsideACall) {
   EXPECT_EQ(client->connections(), 1u);
 }
 
-TEST_F(AsyncClientTest, ReconnectsWhenTheServerClosedTheIdleConnection) {
+TEST_F(AsyncClientTest, LeavesIdleConnectionsThatTheServerClosed) {
   ServerOptions options;
   options.idle_timeout = 20ms;
   start(options);

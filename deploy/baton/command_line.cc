@@ -29,6 +29,7 @@ struct AllOptions {
   QualityOptions quality;
   EngineBenchOptions engine_bench;
   TransferBenchOptions transfer_bench;
+  serve_bench::ServeBenchOptions serve_bench;
 };
 
 void add_up(CLI::App& app, UpOptions& options) {
@@ -180,6 +181,93 @@ void add_transfer_bench(CLI::App& bench, TransferBenchOptions& options) {
       "  baton bench transfer --transport ucx-tcp --pool 256 --json");
 }
 
+// Flags of `bench serve` that say what arrives.
+void add_load(CLI::App* serve, serve_bench::ServeBenchOptions& options) {
+  serve->add_option("--rate", options.rate, "Poisson arrivals, requests a second")
+      ->type_name("R")
+      ->check(CLI::Range(0.001, 1e6));
+  serve->add_option("--trace", options.trace, "Arrivals and lengths of a file")->type_name("FILE");
+  serve->add_option("--trace-scale", options.trace_scale, "Speed-up of the trace")
+      ->type_name("X")
+      ->check(CLI::Range(1e-6, 1e6));
+  serve->add_option("--concurrency", options.concurrency, "Clients that wait for their answers")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65535));
+  serve->add_option("--input", options.input, "Prompt tokens")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 24));
+  serve->add_option("--output", options.output, "Output tokens")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 24));
+  serve->add_option("--input-spread", options.input_spread, "Prompts vary by this share")
+      ->type_name("X")
+      ->check(CLI::Range(0.0, 1.0));
+  serve->add_option("--output-spread", options.output_spread, "Outputs vary by this share")
+      ->type_name("X")
+      ->check(CLI::Range(0.0, 1.0));
+  serve->add_option("--max-input", options.max_input, "Shortens prompts of the trace")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1 << 24));
+  serve->add_option("--max-output", options.max_output, "Shortens outputs of the trace")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1 << 24));
+}
+
+// Flags of `bench serve` that say how long and against what is measured.
+void add_measurement(CLI::App* serve, serve_bench::ServeBenchOptions& options) {
+  serve->add_option("--slo-ttft-ms", options.slo_ttft_ms, "Limit of the time to first token")
+      ->type_name("MS")
+      ->check(CLI::Range(0.001, 1e9));
+  serve->add_option("--slo-tpot-ms", options.slo_tpot_ms, "Limit of the mean time per token")
+      ->type_name("MS")
+      ->check(CLI::Range(0.001, 1e9));
+  serve->add_flag("--search", options.search, "Find the highest load that meets both at 90 %");
+  serve->add_option("--duration", options.duration_s, "Arrivals, or each probe; 0 = 60")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 1e6));
+  serve->add_option("--requests", options.requests, "No more than these; 0 = no limit")
+      ->type_name("N")
+      ->check(CLI::Range(0, 10'000'000));
+  serve->add_option("--warmup", options.warmup, "Requests before, not counted")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1'000'000));
+  serve->add_option("--request-timeout", options.request_timeout_s, "Then a request has failed")
+      ->type_name("S")
+      ->check(CLI::Range(0.001, 1e6));
+  serve->add_option("--max-connections", options.max_connections, "Requests at once")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000));
+  serve->add_option("--seed", options.seed, "Of arrivals and lengths")->type_name("N");
+}
+
+void add_serve_bench(CLI::App& bench, serve_bench::ServeBenchOptions& options) {
+  CLI::App* serve = bench.add_subcommand("serve", "Load on any OpenAI-compatible server");
+  serve->option_defaults()->always_capture_default();
+  serve->add_option("--url", options.url, "Default: http://127.0.0.1:8000")->type_name("URL");
+  serve->add_option("--endpoint", options.endpoint, "completions or chat")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"completions", "chat"}));
+  serve->add_option("--model", options.model, "Default: the first of /v1/models")
+      ->type_name("NAME");
+  serve->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
+      ->type_name("F");
+  add_load(serve, options);
+  add_measurement(serve, options);
+  serve->add_flag("--json", options.json, "One JSON object");
+  // Ranges and long defaults would put every flag on two lines.
+  for (CLI::Option* option : serve->get_options()) {
+    if (option->get_type_size_max() > 0) {
+      const std::string type = option->get_type_name();
+      const std::string& value = option->get_default_str();
+      const bool shown = !value.empty() && value != "0" && value.size() < 12;
+      option->option_text(type.substr(0, type.find(':')) + (shown ? "=" + value : ""));
+    }
+  }
+  serve->footer(
+      "examples:\n  baton bench serve --rate 4 --input 300 --output 64\n"
+      "  baton bench serve --search --slo-ttft-ms 500 --slo-tpot-ms 50 --json");
+}
+
 Command command_of(const CLI::App& app, AllOptions& options) {
   const CLI::App* command = app.get_subcommands().front();
   if (!command->get_subcommands().empty()) {
@@ -201,6 +289,9 @@ Command command_of(const CLI::App& app, AllOptions& options) {
   if (name == "transfer") {
     return options.transfer_bench;
   }
+  if (name == "serve") {
+    return options.serve_bench;
+  }
   return options.engine_bench;
 }
 
@@ -217,11 +308,12 @@ CommandLine parse_command_line(int argc, const char* const* argv, std::ostream& 
   add_up(app, options.up);
   add_status(app, options.status);
   add_generate(app, options.generate);
-  CLI::App* bench = app.add_subcommand("bench", "Measure: quality, engine, transfer");
+  CLI::App* bench = app.add_subcommand("bench", "Measure: serve, quality, engine, transfer");
   bench->require_subcommand(1);
   add_quality(*bench, options.quality);
   add_engine_bench(*bench, options.engine_bench);
   add_transfer_bench(*bench, options.transfer_bench);
+  add_serve_bench(*bench, options.serve_bench);
   bench->footer(
       "baton bench NAME --help tells more.\n\nexamples:\n"
       "  baton bench engine --model m.gguf\n"

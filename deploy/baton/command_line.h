@@ -11,13 +11,15 @@
 #include "deploy/baton/engine_bench.h"
 #include "deploy/baton/generate.h"
 #include "deploy/baton/quality.h"
+#include "deploy/baton/serve_bench/options.h"
 #include "deploy/baton/status_report.h"
 #include "deploy/baton/transfer_bench.h"
 
 namespace baton::cli {
 
-using Command = std::variant<UpOptions, StatusOptions, GenerateOptions, QualityOptions,
-                             EngineBenchOptions, TransferBenchOptions>;
+using Command =
+    std::variant<UpOptions, StatusOptions, GenerateOptions, QualityOptions, EngineBenchOptions,
+                 TransferBenchOptions, serve_bench::ServeBenchOptions>;
 
 struct CommandLine {
   std::optional<int> exit_status;  // set: help, version or bad usage; nothing else to do

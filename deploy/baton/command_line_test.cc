@@ -60,6 +60,14 @@ TEST(CommandLineTest, ReadsTheOtherCommands) {
                 parse({"bench", "quality", "--model", "m", "--reference", "r"}).line.command)
                 .reference,
             "r");
+  const auto serve = std::get<serve_bench::ServeBenchOptions>(
+      parse({"bench", "serve", "--url", "http://h:1", "--rate", "2.5", "--slo-ttft-ms", "500",
+             "--endpoint", "chat"})
+          .line.command);
+  EXPECT_EQ(serve.rate, 2.5);
+  EXPECT_EQ(serve.slo_ttft_ms, 500);
+  EXPECT_EQ(serve.endpoint, "chat");
+  EXPECT_EQ(serve.output, 64);
 }
 
 TEST(CommandLineTest, RefusesBadUsageInOneLine) {
@@ -70,6 +78,8 @@ TEST(CommandLineTest, RefusesBadUsageInOneLine) {
            {"generate", "--model", "m", "--prompt", "x", "--prompt-ids", "f"},
            {"bench", "engine"},
            {"bench", "transfer", "--transport", "pigeon"},
+           {"bench", "serve", "--endpoint", "fax"},
+           {"bench", "serve", "--rate", "0"},
            {"bench"},
            {"nothing"}}) {
     const Parsed parsed = parse(words);
@@ -89,7 +99,8 @@ TEST(CommandLineTest, HelpFitsAScreenAndEndsWithTwoExamples) {
                                                                  {"bench", "--help"},
                                                                  {"bench", "engine", "--help"},
                                                                  {"bench", "quality", "--help"},
-                                                                 {"bench", "transfer", "--help"}}) {
+                                                                 {"bench", "transfer", "--help"},
+                                                                 {"bench", "serve", "--help"}}) {
     const Parsed parsed = parse(words);
     EXPECT_EQ(parsed.line.exit_status, config::kExitStopped);
     EXPECT_LE(std::ranges::count(parsed.out, '\n'), 40) << parsed.out;

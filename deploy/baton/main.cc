@@ -6,6 +6,8 @@
 #include "common/base/log.h"
 #include "common/config/program_options.h"
 #include "deploy/baton/command_line.h"
+#include "deploy/baton/router_client.h"
+#include "deploy/baton/serve_bench/serve_bench.h"
 #include "deploy/baton/up.h"
 
 namespace baton::cli {
@@ -24,6 +26,15 @@ int run(const GenerateOptions& options) { return run_generate(options); }
 int run(const QualityOptions& options) { return run_quality(options); }
 int run(const EngineBenchOptions& options) { return run_engine_bench(options); }
 int run(const TransferBenchOptions& options) { return run_transfer_bench(options); }
+int run(const serve_bench::ServeBenchOptions& options) {
+  const Result<std::string> key =
+      options.api_key_file.empty() ? std::string() : first_api_key(options.api_key_file);
+  if (!key.ok()) {
+    std::cerr << "baton: " << key.status().message() << "\n";
+    return config::kExitCannotStart;
+  }
+  return serve_bench::run_serve_bench(options, *key);
+}
 
 }  // namespace
 }  // namespace baton::cli

@@ -1,8 +1,8 @@
 #pragma once
 
 // An HTTP/1.1 client for thousands of exchanges at once with one server, on the caller's thread:
-// nothing happens outside of run_for(). Plain http:// only. Connections are kept and used again, but
-// no request is ever sent twice. One thread at a time.
+// nothing happens outside of run_for(). Plain http:// only. Connections are kept and used again,
+// but no request is ever sent twice. One thread at a time.
 
 #include <cstdint>
 #include <memory>

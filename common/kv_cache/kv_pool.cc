@@ -80,7 +80,8 @@ Result<KvPool> KvPool::create(const KvLayout& layout, HeadRange heads, int block
   }
   pool.memory_ =
       std::unique_ptr<std::byte[], Unmap>(static_cast<std::byte*>(memory), Unmap(mapped));
-  madvise(memory, mapped, MADV_HUGEPAGE);  // a wish: works without
+  // Wishes: works without. Large pages would make who comes first pay for blocks of others.
+  madvise(memory, mapped, touch == Touch::kNow ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   if (touch == Touch::kNow) {
     prefault(pool.memory_.get(), mapped);
   }

@@ -9,16 +9,19 @@
 namespace baton::kv_cache {
 namespace {
 
+constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
 constexpr uintptr_t kPage = 4096;
 
-// False when the kernel cannot; memory that is not there is left to whoever uses it.
-bool touch(std::byte* memory, size_t bytes) {
+// Pages of [begin, end). False when the kernel cannot; memory that is not there is left to whoever
+// uses it.
+bool touch(uintptr_t begin, uintptr_t end) {
 #ifdef MADV_POPULATE_WRITE
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) / kPage * kPage;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(memory) + bytes;
-  return madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) == 0;
+  begin = begin / kPage * kPage;
+  auto* const memory = reinterpret_cast<void*>(begin);
+  madvise(memory, end - begin, MADV_HUGEPAGE);  // a wish: works without
+  return madvise(memory, end - begin, MADV_POPULATE_WRITE) == 0;
 #else
-  return false;
+  return begin == end;
 #endif
 }
 
@@ -66,26 +69,30 @@ bool Prefaulter::rest(Duration time) {
   return !stop_;
 }
 
+// The piece of each layer that lies `round` large pages after its first.
+bool Prefaulter::touch_round(uintptr_t round, bool& any) {
+  for (const std::span<std::byte> layer : layers_) {
+    const auto begin = reinterpret_cast<uintptr_t>(layer.data());
+    const uintptr_t end = begin + layer.size();
+    const uintptr_t page = (begin / kHugePage + round) * kHugePage;
+    if (page >= end) {
+      continue;
+    }
+    any = true;
+    const TimePoint started = clock_.now();
+    if (!touch(std::max(begin, page), std::min(end, page + kHugePage)) ||
+        !rest((clock_.now() - started) * options_.rest)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void Prefaulter::run() {
-  for (size_t at = 0;; at += options_.piece_bytes) {
+  bool more = rest(options_.delay);
+  for (uintptr_t round = 0; more; ++round) {
     bool any = false;
-    for (const std::span<std::byte> layer : layers_) {
-      if (at >= layer.size()) {
-        continue;
-      }
-      any = true;
-      const TimePoint begin = clock_.now();
-      if (!touch(layer.data() + at, std::min(options_.piece_bytes, layer.size() - at))) {
-        return;
-      }
-      const Duration busy = clock_.now() - begin;
-      if (!rest(at == 0 ? Duration(0) : busy * options_.rest)) {
-        return;
-      }
-    }
-    if (!any) {
-      return;
-    }
+    more = touch_round(round, any) && any;
   }
 }
 

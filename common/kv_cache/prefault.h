@@ -2,14 +2,15 @@
 
 // Touches the memory of KV pools from a thread of its own, so that a worker can answer before all
 // of its pool is there: on a virtual machine whose memory comes from the host at the first touch, a
-// gigabyte takes seconds. Blocks are touched in the order in which block_pool.h hands them out; a
-// step that reaches a block first takes the faults itself and is as correct.
+// gigabyte takes seconds. Blocks are touched in the order in which block_pool.h hands them out, in
+// large pages, at a fixed share of one CPU. A step that reaches a block first takes the faults
+// itself, in small pages, so that it pays for no more than it uses, and is as correct.
 //
-// The first piece of every layer is touched at once, the rest at a fixed share of one CPU. Contents
-// are never changed, so pools may be used meanwhile. Where the kernel cannot touch without writing
-// (Linux before 5.14) nothing is done.
+// Contents are never changed, so pools may be used meanwhile. Where the kernel cannot touch without
+// writing (Linux before 5.14) nothing is done.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <thread>
 #include <vector>
@@ -23,11 +24,11 @@ namespace baton::kv_cache {
 class Prefaulter final {
  public:
   struct Options {
-    size_t piece_bytes = size_t{2} << 20;  // what one call to the kernel takes; a page or more
-    int rest = 3;                          // times as long as it worked
+    Duration delay = 1s;  // before the first piece: the start and the first answer come first
+    int rest = 3;         // after a piece, times as long as that took
   };
 
-  // `pools` may be moved but outlive this; so does the clock.
+  // `pools` were made with Touch::kByOwner; they may be moved but outlive this. So does the clock.
   Prefaulter(std::span<const KvPool> pools, const Options& options, const Clock& clock);
   ~Prefaulter();  // stops after the piece under way
   Prefaulter(const Prefaulter&) = delete;
@@ -38,6 +39,7 @@ class Prefaulter final {
 
  private:
   void run();
+  bool touch_round(uintptr_t round, bool& any);
   bool rest(Duration time);
 
   std::vector<std::span<std::byte>> layers_;

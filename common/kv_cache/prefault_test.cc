@@ -36,7 +36,7 @@ TEST(PrefaulterTest, TouchesEveryPageOfEveryPool) {
   const SteadyClock clock;
   const std::vector<KvPool> pools = make_pools(2, 150, Touch::kByOwner);
   EXPECT_GT(missing_pages(pools[1]), 0u);
-  Prefaulter prefaulter(pools, {.piece_bytes = 1 << 20, .rest = 0}, clock);
+  Prefaulter prefaulter(pools, {.delay = 0s, .rest = 0}, clock);
   ASSERT_TRUE(prefaulter.wait_done(clock.now() + 60s));
   EXPECT_EQ(missing_pages(pools[0]), 0u);
   EXPECT_EQ(missing_pages(pools[1]), 0u);
@@ -45,7 +45,7 @@ TEST(PrefaulterTest, TouchesEveryPageOfEveryPool) {
 TEST(PrefaulterTest, LeavesWhatIsWrittenMeanwhileAlone) {
   const SteadyClock clock;
   const std::vector<KvPool> pools = make_pools(1, 100, Touch::kByOwner);
-  Prefaulter prefaulter(pools, {.piece_bytes = kPage, .rest = 0}, clock);
+  Prefaulter prefaulter(pools, {.delay = 0s, .rest = 0}, clock);
   pools[0].fill(0x1234);
   ASSERT_TRUE(prefaulter.wait_done(clock.now() + 60s));
   for (int layer = 0; layer < 3; ++layer) {
@@ -62,8 +62,11 @@ TEST(PrefaulterTest, EndsWithoutFinishing) {
   const TimePoint begin = clock.now();
   {
     // It would rest for minutes.
-    Prefaulter prefaulter(pools, {.piece_bytes = 64 * kPage, .rest = 1'000'000}, clock);
+    Prefaulter prefaulter(pools, {.delay = 0s, .rest = 1'000'000}, clock);
     EXPECT_FALSE(prefaulter.wait_done(clock.now() + 1ms));
+  }
+  {
+    const Prefaulter waiting(pools, {.delay = 1h, .rest = 0}, clock);
   }
   EXPECT_LT(clock.now() - begin, 20s);
 }

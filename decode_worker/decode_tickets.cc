@@ -33,8 +33,10 @@ void DecodeRole::on_event(kv_transfer::Event event) {
     on_ticket_over(aborted->reservation, false, aborted->status);
   } else if (const auto* released = std::get_if<kv_transfer::TicketReleased>(&event)) {
     on_ticket_over(released->reservation, true, Status());
+  } else if (const auto* lost = std::get_if<kv_transfer::PeerLost>(&event); lost && !draining_) {
+    log_warn("peer lost", {{"peer", lost->name}, {"reason", lost->status.to_string()}});
   }
-  // PeerUp and PeerLost change nothing here: the agent logs them and ends its transfers itself.
+  // PeerUp and PeerLost change nothing here: the agent ends its transfers itself.
 }
 
 void DecodeRole::on_reserve(kv_transfer::ReserveArrived reserve) {

@@ -226,11 +226,8 @@ void SessionTable::lose(Session& session, const Status& why, TimePoint now) {
   }
   context_.control.close(session.channel);
   if (was_ready) {
-    if (why.code() == StatusCode::kCancelled) {
-      log_info("link closed", {{"peer", session.name}, {"reason", why.message()}});  // as asked
-    } else {
-      log_warn("link lost", {{"peer", session.name}, {"reason", why.to_string()}});
-    }
+    // Whether that is a trouble or the end of a drain, the owner of the agent knows.
+    log_info("link closed", {{"peer", session.name}, {"reason", why.to_string()}});
     context_.metrics.link_down(session.name, session.link->transport);
   }
   observer_.session_lost(session, why, now);

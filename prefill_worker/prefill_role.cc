@@ -345,8 +345,10 @@ void PrefillRole::on_event(const kv_transfer::Event& event) {
     on_acked(*acked);
   } else if (const auto* failed = std::get_if<kv_transfer::TransferFailed>(&event)) {
     on_failed(*failed);
+  } else if (const auto* lost = std::get_if<kv_transfer::PeerLost>(&event); lost && !draining_) {
+    log_warn("peer lost", {{"peer", lost->name}, {"reason", lost->status.to_string()}});
   }
-  // PeerUp and PeerLost change nothing here: the agent logs them and ends its transfers itself.
+  // PeerUp and PeerLost change nothing here: the agent ends its transfers itself.
 }
 
 void PrefillRole::on_acked(const kv_transfer::TransferAcked& acked) {

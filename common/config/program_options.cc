@@ -41,6 +41,8 @@ std::optional<int> parse(const ProgramDescription& program, int argc, const char
   app.add_option("--log-level", arguments.log_level, "debug, info, warn or error")
       ->type_name("LEVEL");
   app.add_option("--log-format", arguments.log_format, "text or json")->type_name("FORMAT");
+  const std::string example = "\n  " + program.program + " --config ";
+  app.footer("examples:" + example + "deploy/local.yaml" + example + "cluster.yaml --check-config");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

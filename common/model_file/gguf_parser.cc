@@ -357,7 +357,7 @@ class Parser final {
       if (factor > bytes_.size() || size > bytes_.size() / factor) {
         return invalid_argument(what + " of " + dims_to_string(tensor) + " " +
                                 std::string(info.name) + " is larger than the whole file (" +
-                                std::to_string(bytes_.size()) + " bytes)");
+                                std::to_string(bytes_.size()) + " bytes); the file is truncated");
       }
       size *= factor;
     }

@@ -19,6 +19,7 @@ MESSAGE = re.compile(r"^struct (\w+) \{", re.M)
 ROW = re.compile(r"^\| `?(\w+)`? \| `?(\w+)`? \| `?(\w+)`? \|", re.M)
 MENTION = re.compile(r"(?<![\w/.-])(docs/[\w/-]+\.md)")
 FLAG = re.compile(r'add_(?:option|flag)\(\s*"(?:-\w,)?(--[a-z-]+)"')
+FIRST_ERROR = re.compile(r"^\| ([^|`]+) \| .*\|$", re.M)
 PROTOCOL = "docs/protocol.md"
 OPERATIONS = "docs/operations.md"
 PARSERS = ("common/config/program_options.cc", "deploy/baton/command_line.cc")
@@ -93,6 +94,18 @@ def check_flags(findings: Findings) -> None:
         findings.add(OPERATIONS, f"lists {flag}, which no program has")
 
 
+def check_first_errors(findings: Findings) -> None:
+    """Each situation of docs/first_errors.md is one that its test names."""
+    document = "docs/first_errors.md"
+    test = (ROOT / "tests/e2e/test_first_errors.py").read_text(encoding="utf-8")
+    rows = FIRST_ERROR.findall((ROOT / document).read_text(encoding="utf-8"))
+    if not rows:
+        findings.add(document, "no row was found in it")
+    for situation in rows:
+        if situation != "situation" and f'"{situation}"' not in test:
+            findings.add(document, f"\"{situation}\" has no test in tests/e2e/test_first_errors.py")
+
+
 def main() -> int:
     findings = Findings("documents")
     check_links(findings)
@@ -100,6 +113,7 @@ def main() -> int:
     check_states(findings)
     check_messages(findings)
     check_flags(findings)
+    check_first_errors(findings)
     return findings.finish()
 
 

@@ -58,14 +58,16 @@ Status run(const config::Startup& startup, int stop_fd) {
   SystemRandom random;
   BATON_ASSIGN_OR_RETURN(std::vector<std::string> keys, read_keys(config.router.api_keys_file));
   BATON_RETURN_IF_ERROR(check_exposure(config.router, keys.empty()));
+  // First of all, so that workers which start together with this router find the door open and do
+  // not have to come again. What they say waits for the loop.
+  wire::Context context;
+  BATON_ASSIGN_OR_RETURN(wire::Listener listener,
+                         wire::Listener::bind(context, config.router.control));
   BATON_ASSIGN_OR_RETURN(const tokenizer::Tokenizer vocab,
                          tokenizer::load_tokenizer(config.model.path));
   BATON_ASSIGN_OR_RETURN(const ChatPrompt chat, ChatPrompt::create(vocab));
   metrics::Registry registry(
       {.program = metrics::kByRouter, .model_name = config.model.name, .worker = ""});
-  wire::Context context;
-  BATON_ASSIGN_OR_RETURN(wire::Listener listener,
-                         wire::Listener::bind(context, config.router.control));
 
   std::unique_ptr<http::Server> server;
   RouterLoop loop({.config = &config,

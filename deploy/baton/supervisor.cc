@@ -15,6 +15,8 @@
 namespace baton::cli {
 namespace {
 
+constexpr Duration kLeastPoll = 5ms;
+
 int poll_timeout_ms(TimePoint until, TimePoint now) {
   if (until == TimePoint::max()) {
     return -1;
@@ -161,7 +163,15 @@ void Supervisor::poll_readiness() {
   if (!changed_ || now < next_poll_) {
     return;
   }
-  next_poll_ = now + options_.poll_interval;
+  TimePoint last_start{};
+  for (const Slot& slot : slots_) {
+    last_start = std::max(last_start, slot.started);
+  }
+  // A tenth of what they have taken so far: a fast start is noticed at once, and a slow one is not
+  // asked all the time.
+  next_poll_ =
+      now + std::clamp((now - last_start) / 10, std::min(kLeastPoll, options_.poll_interval),
+                       options_.poll_interval);
   std::vector<RunningProgram> running;
   for (const Slot& slot : slots_) {
     if (!slot.child) {

@@ -41,8 +41,9 @@ struct RunningProgram {
 class ClusterWatch {
  public:
   virtual ~ClusterWatch() = default;
-  // Asked every poll_interval while something has changed. True when requests can be answered by
-  // all of `programs`; fills in their metrics_url. May block for a fraction of a second.
+  // Asked while something has changed, every poll_interval or, after a fresh start, more often.
+  // True when requests can be answered by all of `programs`; fills in their metrics_url. May block
+  // for a fraction of a second.
   virtual bool all_ready(std::vector<RunningProgram>& programs) = 0;
   // all_ready() has come true: at the start, and again after every replacement.
   virtual void on_ready(const std::vector<RunningProgram>& programs) = 0;

@@ -113,6 +113,11 @@ sanitized() {
     --timeout 300 --output-on-failure
 }
 
+package_and_image() {
+  ./dev set-up build package image || return 1
+  tests_of "package and image" build/release -L image "${only[@]}" --verbose
+}
+
 fuzzed() {
   local fuzzer corpus status=0
   ./dev set-up build test fuzz || return 1
@@ -162,9 +167,12 @@ if [ -n "$name" ]; then
   only=(-R "$name")
   show=(--verbose)
 fi
-part "unit tests" tests_of "unit tests" build/release -LE e2e -j "$jobs" "${only[@]}" "${show[@]}"
+part "unit tests" tests_of "unit tests" build/release -LE 'e2e|image' -j "$jobs" "${only[@]}" "${show[@]}"
 # What these print is the result of interest.
 part "end-to-end tests" tests_of "end-to-end tests" build/release -L e2e "${only[@]}" --verbose
+if [ "$all" = 1 ] || [[ -n $name && 'image/package image/image' == *"$name"* ]]; then
+  part "package and image" package_and_image
+fi
 if [ "$all" = 1 ] && [ -z "$name" ]; then
   export TSAN_OPTIONS="suppressions=$PWD/tests/sanitizers/tsan.supp halt_on_error=1 second_deadlock_stack=1"
   export LSAN_OPTIONS="suppressions=$PWD/tests/sanitizers/lsan.supp print_suppressions=0"

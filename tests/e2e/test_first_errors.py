@@ -161,6 +161,8 @@ class Machine(FirstErrors):
             output = self.run_in(place, [os.path.join(BIN, "baton"), "up", "deploy/local.yaml",
                                          "--port", "0", "--model", MODEL])
         self.says("a small /dev/shm", output)
+        with Place(tmpfs={"/dev/shm": "16m"}) as place:
+            self.says("a small /dev/shm before the build", self.serve(place))
 
 
 class RightsAndNetwork(FirstErrors):
@@ -410,7 +412,7 @@ class Interrupted(FirstErrors):
             self.assertTrue(os.path.exists(os.path.join(checkout, "ended")), "asked to end")
 
     def test_while_installing(self):
-        slow = {"apt-get": "touch begun; sleep 1; touch done"}
+        slow = {"apt-get": "[[ $* == *--download-only ]] && exit; touch begun; sleep 1; touch done"}
         with Place(files={"/var/lib/dpkg/status": installed_without("ninja-build")},
                    programs=slow) as place:
             checkout = place.checkout()

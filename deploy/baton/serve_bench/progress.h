@@ -28,6 +28,7 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
   void show(const std::string& line);
   void clear();
+  bool on_terminal() const { return terminal_; }
 
  private:
   const bool terminal_;

@@ -93,10 +93,13 @@ Result<Report> measure(const ServeBenchOptions& options, const std::string& key,
                         .random = random,
                         .stopped = [&stop] { return stop.came(); },
                         .show = [&bar](const std::string& line) { bar.show(line); },
+                        // A script reads the probes in the JSON object.
                         .say =
-                            [&bar](const std::string& line) {
+                            [&bar, quiet = options.json](const std::string& line) {
                               bar.clear();
-                              std::fprintf(stderr, "%s\n", line.c_str());
+                              if (!quiet || bar.on_terminal()) {
+                                std::fprintf(stderr, "%s\n", line.c_str());
+                              }
                             },
                         .cpu_s = process_cpu_s});
   Result<Report> report = session.run();

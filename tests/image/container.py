@@ -100,7 +100,7 @@ class Container:
             subprocess.run(["umount", "-l", target], check=False)
         if not any(line.split()[4].startswith(str(self.path))
                    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()):
-            shutil.rmtree(self.path)
+            subprocess.run(["rm", "-rf", "--one-file-system", self.path], check=False)
 
     def inside(self, path):
         return self.path / str(path).lstrip("/")

@@ -133,17 +133,18 @@ class Builder:
             folder = source_root / source.lstrip("/")
             subprocess.run(["cp", "-a", "--no-preserve=ownership", f"{folder}/.", target], check=True)
             return
-        for name in self._context(source):
-            file = target / pathlib.Path(name).relative_to(source)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["cp", "-a", "--no-preserve=ownership", ROOT / name, file], check=True)
+        names = "\0".join(self._context(source)).encode()
+        packed = subprocess.run(["tar", "-C", ROOT / source, "--null", "-T", "-", "-cf", "-"],
+                                input=names, stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["tar", "-C", target, "--no-same-owner", "-xf", "-"], input=packed,
+                       check=True)
 
     def _context(self, source):
-        """Files of the tree below `source`, without what is ignored."""
+        """Files of the tree below `source`, relative to it, without what is ignored."""
         listed = subprocess.run(
             ["git", "-C", ROOT, "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached",
              "--others", "--exclude-standard", "--", source],
             check=True, capture_output=True, text=True).stdout
         for name in sorted(set(filter(None, listed.split("\0")))):
-            if name.split("/")[0] not in self._ignored and (ROOT / name).exists():
-                yield name
+            if name.split("/")[0] not in self._ignored and (ROOT / name).is_file():
+                yield str(pathlib.PurePosixPath(name).relative_to(source))

@@ -155,6 +155,11 @@ class Machine(FirstErrors):
                                      r"rest \d+; d0 weights \d+ \+ KV pool 64 \+ rest \d+; "
                                      r"router 48\)")
             self.assertEqual(len(output.splitlines()), 1, output)
+        with Place(**group_files(2, 200 << 20, 100 << 20)) as place:
+            output = self.run_in(place, [os.path.join(BIN, "baton-decode"), "--set",
+                                         f"model.path={MODEL}", "--config", "deploy/local.yaml"])
+        self.assertRegex(output, r"this worker needs \d+ MiB of memory, 100 MiB are available "
+                                 r"\(d0 weights \d+ \+ KV pool 64 \+ rest \d+\); ")
 
     def test_small_shared_memory(self):
         with Place(tmpfs={"/dev/shm": "16m"}) as place:

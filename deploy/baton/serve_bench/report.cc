@@ -1,5 +1,6 @@
 #include "deploy/baton/serve_bench/report.h"
 
+#include <cmath>
 #include <cstdio>
 
 #include "deploy/baton/serve_bench/json_text.h"
@@ -176,7 +177,7 @@ std::string report_json(const Report& report) {
       .number("output_tokens_per_s", s.output_tokens_per_s)
       .count("prompt_tokens", s.prompt_tokens)
       .count("output_tokens", s.output_tokens)
-      .number("prompt_tokens_mean", s.prompt_tokens_mean)
+      .number("prompt_tokens_mean", s.prompt_tokens > 0 ? s.prompt_tokens_mean : std::nan(""))
       .number("output_tokens_mean", s.output_tokens_mean)
       .text("tokens_counted_by", s.counted_by_server ? "usage" : "events")
       .number("tokens_per_event", s.tokens_per_event)
@@ -211,8 +212,9 @@ std::string report_text(const Report& report) {
   }
   append(out, "\nrequests   %zu sent, %zu complete, %zu failed", s.sent, s.completed, s.failed);
   append(out, s.unfinished > 0 ? ", %zu stopped\n" : "\n", s.unfinished);
-  append(out, "tokens     %.1f in, %.1f out a request; %.1f out a second in %.1f s\n",
-         s.prompt_tokens_mean, s.output_tokens_mean, s.output_tokens_per_s, s.elapsed_s);
+  append(out, s.prompt_tokens > 0 ? "tokens     %.1f in" : "tokens     ? in", s.prompt_tokens_mean);
+  append(out, ", %.1f out a request; %.1f out a second in %.1f s\n", s.output_tokens_mean,
+         s.output_tokens_per_s, s.elapsed_s);
   append(out, "%-10s %10s %10s %10s %10s %10s\n", "ms", "p50", "p90", "p99", "mean", "max");
   row(out, "TTFT", s.ttft_ms);
   row(out, "TPOT", s.tpot_ms);

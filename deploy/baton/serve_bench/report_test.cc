@@ -46,11 +46,13 @@ TEST(ReportTest, HasNoFiguresWhereThereAreNone) {
   const Report report = all_failed();
   const boost::json::value json = boost::json::parse(report_json(report));
   EXPECT_TRUE(json.at("ttft_ms").at("p50").is_null());
+  EXPECT_TRUE(json.at("prompt_tokens_mean").is_null());
   EXPECT_EQ(json.at("failed").as_int64(), 3);
   EXPECT_EQ(json.at("failures").as_array().at(0).at("first_message").as_string(), "no \"worker\"");
   EXPECT_FALSE(json.as_object().contains("search"));
   const std::string text = report_text(report);
   EXPECT_THAT(text, HasSubstr("failures   all 3 requests failed: 3 x http_503 (no \"worker\")"));
+  EXPECT_THAT(text, HasSubstr("tokens     ? in, 0.0 out"));
   EXPECT_THAT(text, Not(HasSubstr("nan")));
 }
 

@@ -42,7 +42,7 @@ struct Cluster {
 struct Model {
   std::string path = "models/smollm2-135m-instruct-q4_1.gguf";
   std::string name = "smollm2-135m-instruct";
-  int64_t max_context = 0;  // 0: the file's own limit
+  int64_t max_context = 0;            // 0: the file's own limit
   std::string packed_cache = "auto";  // off, or a folder
 };
 

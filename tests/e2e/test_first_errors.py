@@ -63,6 +63,11 @@ class FirstErrors(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stdout)
         return done.stdout
 
+    def start(self, place, command, cwd=ROOT):
+        running = Running(place, command, cwd)
+        self.addCleanup(running.end)
+        return running
+
     def serve(self, place, *args, env=(), status=1):
         """`./dev serve` in a checkout without a build."""
         return self.run_in(place, ["./dev", "serve", "--port", "0", *args], place.checkout(), env,
@@ -249,7 +254,7 @@ class RightsAndNetwork(FirstErrors):
             holder = subprocess.Popen(["flock", "build/.lock", "cat"], cwd=checkout,
                                       stdin=subprocess.PIPE)
             wait_until(lambda: os.path.exists(os.path.join(checkout, "build/.lock")), "the lock")
-            second = Running(place, ["./dev", "serve", "--port", "0"], checkout)
+            second = self.start(place, ["./dev", "serve", "--port", "0"], checkout)
             wait_until(lambda: shown("two set-ups at once", second.text()), "its line")
             holder.communicate()
             self.assertEqual(second.wait(), 1)
@@ -334,12 +339,16 @@ class Running:
         os.killpg(self.process.pid, signal.SIGINT)
 
     def wait(self, timeout=40):
-        try:
-            return self.process.wait(timeout)
-        finally:
-            if self.process.poll() is None:
+        return self.process.wait(timeout)
+
+    def end(self):
+        """Whatever a failed test has left."""
+        if self.process.poll() is None:
+            for pid in [*descendants(self.process.pid), self.process.pid]:
                 with contextlib.suppress(OSError):
-                    os.killpg(self.process.pid, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
+            self.process.wait()
+        self._log.close()
 
 
 class Interrupted(FirstErrors):
@@ -348,8 +357,8 @@ class Interrupted(FirstErrors):
         with Place(offline=True, tmpfs={"/dev/shm": "64m"},
                    cpus={min(os.sched_getaffinity(0))}) as place:
             began = time.monotonic()
-            dev = Running(place, ["./dev", "serve", "--port", "0", "--set",
-                                  "router.local_prefill=never"])
+            dev = self.start(place, ["./dev", "serve", "--port", "0", "--set",
+                                     "router.local_prefill=never"])
             dev.wait_for("try: curl")
             took = time.monotonic() - began
             dev.interrupt()
@@ -367,7 +376,7 @@ class Interrupted(FirstErrors):
     def test_second_start_and_second_interrupt(self):
         port, shm_before = free_port(), shm_files()
         with Place() as place:
-            dev = Running(place, ["./dev", "serve", "--port", str(port)])
+            dev = self.start(place, ["./dev", "serve", "--port", str(port)])
             dev.wait_for("try: curl")
             second = self.run_in(place, ["./dev", "serve", "--port", str(port)])
             self.says("Baton runs already", second)
@@ -396,7 +405,7 @@ class Interrupted(FirstErrors):
         with Place(programs=slow) as place:
             checkout = place.checkout()
             models = os.path.join(checkout, "models")
-            dev = Running(place, ["./dev", "serve", "--port", "0"], checkout)
+            dev = self.start(place, ["./dev", "serve", "--port", "0"], checkout)
             wait_until(lambda: any("half.whl" in files for _, _, files in os.walk(models)), "pip")
             dev.interrupt()
             self.assertEqual(dev.wait(5), 130, dev.text())
@@ -409,7 +418,7 @@ class Interrupted(FirstErrors):
             checkout = place.checkout()
             model = os.path.join(place.folder, "some.gguf")
             gguf_files.write(model, [])
-            dev = Running(place, ["./dev", "serve", "--port", "0", "--model", model], checkout)
+            dev = self.start(place, ["./dev", "serve", "--port", "0", "--model", model], checkout)
             wait_until(lambda: os.path.exists(os.path.join(checkout, "begun")), "cmake")
             dev.interrupt()
             self.assertEqual(dev.wait(5), 130, dev.text())
@@ -423,7 +432,7 @@ class Interrupted(FirstErrors):
             checkout = place.checkout()
             model = os.path.join(place.folder, "some.gguf")
             gguf_files.write(model, [])
-            dev = Running(place, ["./dev", "serve", "--port", "0", "--model", model], checkout)
+            dev = self.start(place, ["./dev", "serve", "--port", "0", "--model", model], checkout)
             wait_until(lambda: os.path.exists(os.path.join(checkout, "begun")), "apt-get")
             dev.interrupt()
             self.assertEqual(dev.wait(10), 130, dev.text())

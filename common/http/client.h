@@ -21,6 +21,9 @@ struct ClientOptions {
   Duration timeout = 30s;                    // for the whole exchange
   Duration idle_timeout = 30s;               // between two reads
   size_t max_body_bytes = 64 * 1024 * 1024;  // of a response that is collected
+  // An exchange ends with kCancelled, and its connection with it, while this descriptor is readable
+  // (a signalfd). Borrowed, never read; -1 is none.
+  int interrupt_fd = -1;
 };
 
 struct ClientRequest {

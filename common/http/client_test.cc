@@ -1,6 +1,7 @@
 #include "common/http/client.h"
 
 #include <gmock/gmock.h>
+#include <sys/eventfd.h>
 
 #include <future>
 #include <thread>
@@ -83,6 +84,33 @@ TEST_F(ClientTest, CanBeCancelledFromAnotherThread) {
   client.cancel();
   EXPECT_EQ(response.get().status().code(), StatusCode::kCancelled);
   EXPECT_EQ(client.get(server->url() + "/echo").status().code(), StatusCode::kCancelled);
+}
+
+TEST_F(ClientTest, IsInterruptedByADescriptorAndUsableAfterwards) {
+  start();
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  Client client({.interrupt_fd = fd});
+  std::string received;
+  ClientRequest request{"GET", server->url() + "/hold", {}, {}};
+  std::jthread answer([this] {
+    Held taken = take_held();
+    taken.responder->begin_stream(200, {});
+    while (taken.responder->write("more")) {
+      std::this_thread::yield();
+    }
+  });
+  const Result<Response> interrupted = client.stream(request, {}, [&](std::string_view bytes) {
+    received += bytes;
+    eventfd_write(fd, 1);
+    return true;
+  });
+  EXPECT_EQ(interrupted.status().code(), StatusCode::kCancelled);
+  EXPECT_THAT(received, StartsWith("more"));
+  answer.join();  // the server has seen that the connection is closed
+  eventfd_t count = 0;
+  eventfd_read(fd, &count);
+  EXPECT_TRUE(client.get(server->url() + "/echo").ok());
+  close(fd);
 }
 
 TEST_F(ClientTest, StreamsTheBodyAsItComes) {

@@ -5,6 +5,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -25,6 +26,7 @@ std::string instruction_sets() {
 struct AllOptions {
   UpOptions up;
   StatusOptions status;
+  ChatOptions chat;
   GenerateOptions generate;
   QualityOptions quality;
   EngineBenchOptions engine_bench;
@@ -75,7 +77,43 @@ void add_status(CLI::App& app, StatusOptions& options) {
   status->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
       ->type_name("F");
   status->add_flag("--json", options.json, "One JSON object");
-  status->footer("examples:\n  baton status\n  baton status --url http://127.0.0.1:8080 --json");
+  status
+      ->add_option_function<std::optional<double>>(
+          "--watch",
+          [&options](const std::optional<double>& seconds) {
+            constexpr double kSeconds = 2;
+            options.watch_s = seconds.value_or(kSeconds);
+          },
+          "Ask again every SECONDS, 2 without a number")
+      ->type_name("[SECONDS]")
+      ->expected(0, 1)
+      ->check(CLI::Range(0.1, 86'400.0));
+  status->footer(
+      "Ctrl-C ends --watch.\n\nexamples:\n  baton status --watch\n"
+      "  baton status --url http://127.0.0.1:8080 --json");
+}
+
+void add_chat(CLI::App& app, ChatOptions& options) {
+  CLI::App* chat = app.add_subcommand("chat", "Talk to a model in the terminal");
+  chat->option_defaults()->always_capture_default();
+  chat->add_option("--url", options.url, "Any server of the OpenAI API")->type_name("URL");
+  chat->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
+      ->type_name("F");
+  chat->add_option("--system", options.system, "Instructions for the model")->type_name("TEXT");
+  chat->add_option("--model", options.model, "Without it the first that the server lists")
+      ->type_name("NAME");
+  chat->add_option("--max-tokens", options.max_tokens, "Longest answer")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 24));
+  chat->add_option("--temperature", options.temperature, "0 is greedy")
+      ->type_name("X")
+      ->check(CLI::Range(0.0, 2.0));
+  chat->add_option("--seed", options.seed, "Of sampling")->type_name("N");
+  chat->footer(
+      "Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands. From a pipe each line is a\n"
+      "message, and only answers are printed.\n\nexamples:\n"
+      "  baton chat --system \"Answer in one sentence.\"\n"
+      "  echo \"Why is the sky blue?\" | baton chat --url http://127.0.0.1:8080 --temperature 0");
 }
 
 void add_engine_flags(CLI::App* command, EngineFlags& flags) {
@@ -280,6 +318,9 @@ Command command_of(const CLI::App& app, AllOptions& options) {
   if (name == "status") {
     return options.status;
   }
+  if (name == "chat") {
+    return options.chat;
+  }
   if (name == "generate") {
     return options.generate;
   }
@@ -307,6 +348,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, std::ostream& 
   app.require_subcommand(0, 1);
   add_up(app, options.up);
   add_status(app, options.status);
+  add_chat(app, options.chat);
   add_generate(app, options.generate);
   CLI::App* bench = app.add_subcommand("bench", "Measure: serve, quality, engine, transfer");
   bench->require_subcommand(1);

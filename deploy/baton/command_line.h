@@ -7,6 +7,7 @@
 #include <optional>
 #include <variant>
 
+#include "deploy/baton/chat.h"
 #include "deploy/baton/cluster_plan.h"
 #include "deploy/baton/engine_bench.h"
 #include "deploy/baton/generate.h"
@@ -18,8 +19,8 @@
 namespace baton::cli {
 
 using Command =
-    std::variant<UpOptions, StatusOptions, GenerateOptions, QualityOptions, EngineBenchOptions,
-                 TransferBenchOptions, serve_bench::ServeBenchOptions>;
+    std::variant<UpOptions, StatusOptions, ChatOptions, GenerateOptions, QualityOptions,
+                 EngineBenchOptions, TransferBenchOptions, serve_bench::ServeBenchOptions>;
 
 struct CommandLine {
   std::optional<int> exit_status;  // set: help, version or bad usage; nothing else to do

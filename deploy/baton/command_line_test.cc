@@ -43,6 +43,19 @@ TEST(CommandLineTest, ReadsUp) {
 TEST(CommandLineTest, ReadsTheOtherCommands) {
   EXPECT_EQ(std::get<StatusOptions>(parse({"status", "--url", "http://h:1"}).line.command).url,
             "http://h:1");
+  EXPECT_EQ(std::get<StatusOptions>(parse({"status"}).line.command).watch_s, std::nullopt);
+  EXPECT_EQ(std::get<StatusOptions>(parse({"status", "--watch"}).line.command).watch_s, 2);
+  EXPECT_EQ(
+      std::get<StatusOptions>(parse({"status", "--watch", "0.5", "--json"}).line.command).watch_s,
+      0.5);
+  const auto chat = std::get<ChatOptions>(parse({"chat", "--system", "Be brief.", "--max-tokens",
+                                                 "9", "--temperature", "0.5", "--seed", "-1"})
+                                              .line.command);
+  EXPECT_EQ(chat.system, "Be brief.");
+  EXPECT_EQ(chat.max_tokens, 9);
+  EXPECT_EQ(chat.temperature, 0.5);
+  EXPECT_EQ(chat.seed, -1);
+  EXPECT_EQ(std::get<ChatOptions>(parse({"chat"}).line.command).max_tokens, std::nullopt);
   const auto generate =
       std::get<GenerateOptions>(parse({"generate", "--model", "m", "--prompt", "x", "--seed",
                                        "18446744073709551615", "--tensor-parallel", "2"})
@@ -74,6 +87,7 @@ TEST(CommandLineTest, RefusesBadUsageInOneLine) {
   for (const auto& words : std::vector<std::vector<const char*>>{
            {"up", "--port", "65536"},
            {"up", "--nothing"},
+           {"status", "--watch", "0"},
            {"generate", "--model", "m"},
            {"generate", "--model", "m", "--prompt", "x", "--prompt-ids", "f"},
            {"bench", "engine"},

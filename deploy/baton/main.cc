@@ -22,6 +22,7 @@ int run(const UpOptions& options) {
   return run_up(options, *folder);
 }
 int run(const StatusOptions& options) { return run_status(options); }
+int run(const ChatOptions& options) { return run_chat(options); }
 int run(const GenerateOptions& options) { return run_generate(options); }
 int run(const QualityOptions& options) { return run_quality(options); }
 int run(const EngineBenchOptions& options) { return run_engine_bench(options); }

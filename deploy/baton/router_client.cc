@@ -3,56 +3,38 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <tuple>
 #include <utility>
 
-#include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
+
+#include "deploy/baton/json_fields.h"
 
 namespace baton::cli {
 namespace {
 
 namespace json = boost::json;
 
-Result<json::object> parse_object(std::string_view text) {
-  boost::system::error_code error;
-  json::value value = json::parse(text, error);
-  if (error || !value.is_object()) {
-    return internal_error("the router's answer is no JSON object");
+// {"error": {"message": ...}}, and what other servers make of it; empty for anything else.
+std::optional<ServerError> server_error_of(const json::object& object) {
+  if (const json::object* error = object_of(object, "error")) {
+    return ServerError{text_of(*error, "message"), text_of(*error, "type"),
+                       text_of(*error, "code")};
   }
-  return std::move(value.get_object());
-}
-
-std::string text_of(const json::object& object, std::string_view key) {
-  const json::value* value = object.if_contains(key);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
-}
-
-double number_of(const json::object& object, std::string_view key) {
-  const json::value* value = object.if_contains(key);
-  boost::system::error_code error;
-  const double number = value != nullptr ? value->to_number<double>(error) : 0;
-  return error ? 0 : number;
-}
-
-int64_t integer_of(const json::object& object, std::string_view key) {
-  return static_cast<int64_t>(number_of(object, key));
-}
-
-const json::array& array_of(const json::object& object, std::string_view key,
-                            const json::array& none) {
-  const json::value* value = object.if_contains(key);
-  return value != nullptr && value->is_array() ? value->get_array() : none;
-}
-
-// {"error": {"message": ...}} as a status; OK for anything else.
-Status error_of(const json::object& object) {
-  const json::value* error = object.if_contains("error");
-  if (error == nullptr) {
-    return Status();
+  if (const std::string text = text_of(object, "error"); !text.empty()) {
+    return ServerError{text, "", ""};
   }
-  const std::string message = error->is_object() ? text_of(error->get_object(), "message") : "";
-  return unavailable(message.empty() ? "the router reported an error" : message);
+  if (object.contains("error")) {
+    return ServerError{};
+  }
+  if (text_of(object, "object") == "error") {
+    return ServerError{text_of(object, "message"), text_of(object, "type"), ""};
+  }
+  return std::nullopt;
+}
+
+Status status_of(const ServerError& error) {
+  return unavailable(error.message.empty() ? "the server reported an error without a message"
+                                           : error.message);
 }
 
 RequestPath path_of(const json::object& object) {
@@ -68,15 +50,10 @@ RequestPath path_of(const json::object& object) {
           .transfer_bytes = integer_of(object, "transfer_bytes")};
 }
 
-// What the first choice of a chunk adds.
-std::string delta_text(const json::object& chunk) {
-  const json::array none;
-  const json::array& choices = array_of(chunk, "choices", none);
-  if (choices.empty() || !choices[0].is_object()) {
-    return "";
-  }
-  const json::value* delta = choices[0].get_object().if_contains("delta");
-  return delta != nullptr && delta->is_object() ? text_of(delta->get_object(), "content") : "";
+// The first choice of a chunk; null when there is none.
+const json::object* choice_of(const json::object& chunk) {
+  const json::array* choices = array_of(chunk, "choices");
+  return choices != nullptr && !choices->empty() ? choices->front().if_object() : nullptr;
 }
 
 std::string formatted(const char* format, double value) {
@@ -87,44 +64,10 @@ std::string formatted(const char* format, double value) {
 
 }  // namespace
 
-Result<ClusterStatus> parse_status(const std::string& text) {
-  BATON_ASSIGN_OR_RETURN(const json::object object, parse_object(text));
-  ClusterStatus status;
-  status.json = text;
-  const json::array none;
-  for (const json::value& item : array_of(object, "workers", none)) {
-    if (!item.is_object()) {
-      return internal_error("the router's status has a worker that is no object");
-    }
-    const json::object& worker = item.get_object();
-    status.workers.push_back({.name = text_of(worker, "name"),
-                              .role = text_of(worker, "role"),
-                              .state = text_of(worker, "state"),
-                              .incarnation = text_of(worker, "incarnation"),
-                              .metrics_url = text_of(worker, "metrics_url"),
-                              .pid = integer_of(worker, "pid"),
-                              .blocks_total = integer_of(worker, "blocks_total"),
-                              .blocks_free = integer_of(worker, "blocks_free"),
-                              .running = integer_of(worker, "running"),
-                              .waiting = integer_of(worker, "waiting"),
-                              .tensor_parallel = integer_of(worker, "tensor_parallel")});
-  }
-  // "prefill" before "decode": the way of a request.
-  std::ranges::sort(status.workers, [](const WorkerStatus& a, const WorkerStatus& b) {
-    return std::tie(b.role, a.name) < std::tie(a.role, b.name);
-  });
-  for (const json::value& item : array_of(object, "links", none)) {
-    if (!item.is_object()) {
-      return internal_error("the router's status has a link that is no object");
-    }
-    const json::object& link = item.get_object();
-    status.links.push_back(
-        {text_of(link, "from"), text_of(link, "to"), text_of(link, "transport")});
-  }
-  std::ranges::sort(status.links, [](const LinkStatus& a, const LinkStatus& b) {
-    return std::tie(a.from, a.to) < std::tie(b.from, b.to);
-  });
-  return status;
+bool is_context_overflow(const ServerError& error) {
+  // Baton and OpenAI; llama.cpp; vLLM, whose code is only the HTTP status.
+  return error.code == "context_length_exceeded" || error.type == "exceed_context_size_error" ||
+         error.message.find("maximum context length") != std::string::npos;
 }
 
 std::string path_line(const RequestPath& path) {
@@ -169,26 +112,41 @@ bool AnswerReader::feed(std::string_view bytes) {
 }
 
 bool AnswerReader::take_line(std::string_view line) {
-  constexpr std::string_view kData = "data: ";
+  constexpr std::string_view kData = "data:";
   if (!line.starts_with(kData)) {
     return true;  // a blank line between events, or a comment
   }
   line.remove_prefix(kData.size());
+  line.remove_prefix(line.starts_with(' ') ? 1 : 0);
   if (line == "[DONE]") {
     done_ = true;
     return false;
   }
   const Result<json::object> chunk = parse_object(line);
-  error_ = chunk.ok() ? error_of(*chunk) : chunk.status();
-  if (!error_.ok()) {
+  if (!chunk.ok()) {
+    error_ = chunk.status();
     return false;
   }
-  if (const std::string text = delta_text(*chunk); !text.empty()) {
-    on_text_(text);
+  server_error_ = server_error_of(*chunk);
+  if (server_error_) {
+    error_ = status_of(*server_error_);
+    return false;
   }
-  const json::value* trace = chunk->if_contains("baton");
-  if (trace != nullptr && trace->is_object()) {
-    path_ = path_of(trace->get_object());
+  if (const json::object* choice = choice_of(*chunk)) {
+    const json::object* delta = object_of(*choice, "delta");
+    if (const std::string text = delta ? text_of(*delta, "content") : ""; !text.empty()) {
+      on_text_(text);
+    }
+    if (const std::string reason = text_of(*choice, "finish_reason"); !reason.empty()) {
+      finish_reason_ = reason;
+    }
+  }
+  if (const json::object* usage = object_of(*chunk, "usage");
+      usage != nullptr && usage->contains("completion_tokens")) {
+    completion_tokens_ = integer_of(*usage, "completion_tokens");
+  }
+  if (const json::object* trace = object_of(*chunk, "baton")) {
+    path_ = path_of(*trace);
   }
   return true;
 }
@@ -200,12 +158,13 @@ Status AnswerReader::status() const {
   return done_ ? Status() : internal_error("the stream ended before [DONE]");
 }
 
-RouterClient::RouterClient(std::string url, std::string api_key, Duration timeout)
+RouterClient::RouterClient(std::string url, std::string api_key, Duration timeout, int interrupt_fd)
     : url_(std::move(url)),
       api_key_(std::move(api_key)),
       client_({.connect_timeout = std::min<Duration>(timeout, 2s),
                .timeout = timeout,
-               .idle_timeout = timeout}) {
+               .idle_timeout = timeout,
+               .interrupt_fd = interrupt_fd}) {
   while (url_.ends_with('/')) {
     url_.pop_back();
   }
@@ -225,49 +184,81 @@ bool RouterClient::ready() {
   return response.ok() && response->status == 200;
 }
 
-Result<ClusterStatus> RouterClient::status() {
-  BATON_ASSIGN_OR_RETURN(const http::Response response,
-                         client_.request(request("GET", "/baton/status")));
-  if (response.status != 200) {
-    const Result<json::object> body = parse_object(response.body);
-    const Status error = body.ok() ? error_of(*body) : Status();
-    return unavailable(
-        url_ + "/baton/status: " +
-        (error.ok() ? "HTTP status " + std::to_string(response.status) : error.message()));
+// The body of GET `path` when the status is 200.
+Result<std::string> RouterClient::get(const std::string& path) {
+  BATON_ASSIGN_OR_RETURN(http::Response response, client_.request(request("GET", path)));
+  if (response.status == 200) {
+    return std::move(response.body);
   }
-  return parse_status(response.body);
+  const Result<json::object> body = parse_object(response.body);
+  const std::optional<ServerError> error = body.ok() ? server_error_of(*body) : std::nullopt;
+  return unavailable(
+      url_ + path + ": " +
+      (error ? status_of(*error).message() : "HTTP status " + std::to_string(response.status)));
 }
 
-Result<RequestPath> RouterClient::chat(const std::string& body,
-                                       const std::function<void(std::string_view)>& on_text) {
+Result<ClusterStatus> RouterClient::status() {
+  BATON_ASSIGN_OR_RETURN(const std::string body, get("/baton/status"));
+  return parse_status(body);
+}
+
+Result<std::vector<ServedModel>> RouterClient::models() {
+  BATON_ASSIGN_OR_RETURN(const std::string body, get("/v1/models"));
+  BATON_ASSIGN_OR_RETURN(const json::object object, parse_object(body));
+  std::vector<ServedModel> models;
+  if (const json::array* list = array_of(object, "data")) {
+    for (const json::value& item : *list) {
+      if (const json::object* model = item.if_object()) {
+        models.push_back({text_of(*model, "id"), integer_of(*model, "max_model_len")});
+      }
+    }
+  }
+  return models;
+}
+
+Answer RouterClient::stream_answer(const std::string& body,
+                                   const std::function<void(std::string_view)>& on_text) {
   http::ClientRequest post = request("POST", "/v1/chat/completions");
   post.headers.set("Content-Type", "application/json");
   post.body = body;
   AnswerReader reader(on_text);
   std::string refusal;  // the body of an answer that is no stream
   int http_status = 0;
+  bool ended_here = false;  // [DONE], an error, enough of a refusal: the client says "cancelled"
   const Result<http::Response> response = client_.stream(
       post, [&](const http::Response& head) { http_status = head.status; },
       [&](std::string_view bytes) {
-        if (http_status == 200) {
-          return reader.feed(bytes);
+        if (http_status != 200) {
+          refusal += bytes;
         }
-        refusal += bytes;
-        return refusal.size() < 65'536;
+        ended_here = http_status == 200 ? !reader.feed(bytes) : refusal.size() > 65'536;
+        return !ended_here;
       });
-  if (http_status != 200) {
-    BATON_RETURN_IF_ERROR(response.status());
+  Answer answer;
+  std::optional<ServerError> error = reader.error();
+  if (!response.ok() && !ended_here) {
+    answer.status = response.status();
+  } else if (http_status == 200) {
+    answer.status = reader.status();
+  } else {
     const Result<json::object> object = parse_object(refusal);
-    const Status error = object.ok() ? error_of(*object) : Status();
-    return error.ok() ? unavailable("HTTP status " + std::to_string(http_status)) : error;
+    error = object.ok() ? server_error_of(*object) : std::nullopt;
+    answer.status =
+        error ? status_of(*error) : unavailable("HTTP status " + std::to_string(http_status));
   }
-  // The reader ends the exchange at [DONE], which the client reports as cancelled.
-  if (!response.ok() && response.status().code() != StatusCode::kCancelled) {
-    return response.status();
-  }
-  BATON_RETURN_IF_ERROR(reader.status());
-  return reader.path() ? Result<RequestPath>(*reader.path())
-                       : internal_error("the answer has no \"baton\" object");
+  answer.context_overflow = error && is_context_overflow(*error);
+  answer.path = reader.path();
+  answer.finish_reason = reader.finish_reason();
+  answer.completion_tokens = reader.completion_tokens();
+  return answer;
+}
+
+Result<RequestPath> RouterClient::chat(const std::string& body,
+                                       const std::function<void(std::string_view)>& on_text) {
+  const Answer answer = stream_answer(body, on_text);
+  BATON_RETURN_IF_ERROR(answer.status);
+  return answer.path ? Result<RequestPath>(*answer.path)
+                     : internal_error("the answer has no \"baton\" object");
 }
 
 Result<std::string> first_api_key(const std::string& path) {

@@ -11,33 +11,9 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/http/client.h"
+#include "deploy/baton/status_data.h"
 
 namespace baton::cli {
-
-struct WorkerStatus {
-  std::string name;
-  std::string role;
-  std::string state;
-  std::string incarnation;
-  std::string metrics_url;
-  int64_t pid = 0;
-  int64_t blocks_total = 0;
-  int64_t blocks_free = 0;
-  int64_t running = 0;
-  int64_t waiting = 0;
-  int64_t tensor_parallel = 1;
-};
-struct LinkStatus {
-  std::string from;
-  std::string to;
-  std::string transport;
-};
-struct ClusterStatus {
-  std::vector<WorkerStatus> workers;  // by role, then name
-  std::vector<LinkStatus> links;
-  std::string json;  // as the router sent it
-};
-Result<ClusterStatus> parse_status(const std::string& json);
 
 // How a request went through the cluster: the router's answer to `baton_trace`.
 struct RequestPath {
@@ -55,6 +31,15 @@ struct RequestPath {
 // "prefill p0 (412 tokens, 31 ms) -> 9.1 MB over ucx-posix (3 ms, 92 % hidden) -> decode d0"
 std::string path_line(const RequestPath& path);
 
+// What a server of the OpenAI API says is wrong.
+struct ServerError {
+  std::string message;
+  std::string type;
+  std::string code;  // "context_length_exceeded", ...
+};
+// Whether prompt and answer do not fit the model's context, in the words of the common servers.
+bool is_context_overflow(const ServerError& error);
+
 // The text of a streamed answer, piece by piece.
 class AnswerReader {
  public:
@@ -65,7 +50,13 @@ class AnswerReader {
   bool feed(std::string_view bytes);
   // Of the stream as a whole: an error event, text that is no event, an end before "[DONE]".
   Status status() const;
+  // Set when an error event came.
+  const std::optional<ServerError>& error() const { return server_error_; }
   const std::optional<RequestPath>& path() const { return path_; }
+  // "stop", "length"; empty until the server says it.
+  const std::string& finish_reason() const { return finish_reason_; }
+  // As the server counts them, when it does.
+  std::optional<int64_t> completion_tokens() const { return completion_tokens_; }
 
  private:
   bool take_line(std::string_view line);
@@ -75,24 +66,46 @@ class AnswerReader {
   std::string line_;
   bool done_ = false;
   Status error_;
+  std::optional<ServerError> server_error_;
   std::optional<RequestPath> path_;
+  std::string finish_reason_;
+  std::optional<int64_t> completion_tokens_;
+};
+
+// How a streamed answer ended.
+struct Answer {
+  Status status;  // kCancelled: interrupted; else why it is not complete
+  bool context_overflow = false;
+  std::optional<RequestPath> path;  // of Baton, when it was asked for
+  std::string finish_reason;
+  std::optional<int64_t> completion_tokens;
+};
+
+struct ServedModel {
+  std::string id;
+  int64_t max_context = 0;  // 0: the server does not tell
 };
 
 // One thread at a time, but for cancel().
 class RouterClient {
  public:
-  // `api_key` may be empty.
-  RouterClient(std::string url, std::string api_key, Duration timeout);
+  // `api_key` may be empty. `interrupt_fd`: see http::ClientOptions.
+  RouterClient(std::string url, std::string api_key, Duration timeout, int interrupt_fd = -1);
 
   bool ready();  // GET /readyz says 200
   Result<ClusterStatus> status();
   // A streamed chat answer at temperature 0. Errors of the API come with its own message.
   Result<RequestPath> chat(const std::string& body,
                            const std::function<void(std::string_view)>& on_text);
+  // The same from any server of the OpenAI API, told in full.
+  Answer stream_answer(const std::string& body,
+                       const std::function<void(std::string_view)>& on_text);
+  Result<std::vector<ServedModel>> models();  // GET /v1/models
   void cancel() { client_.cancel(); }
 
  private:
   http::ClientRequest request(std::string method, const std::string& path) const;
+  Result<std::string> get(const std::string& path);
 
   std::string url_;
   std::string api_key_;

@@ -1,52 +1,14 @@
 #include "deploy/baton/router_client.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
+#include "common/http/server_fixture.h"
 #include "deploy/baton/first_answer.h"
 #include "deploy/baton/ready_file.h"
-#include "deploy/baton/status_report.h"
 #include "deploy/baton/temp_folder.h"
 
 namespace baton::cli {
 namespace {
-
-constexpr const char* kStatus =
-    R"({"workers":[
-      {"name":"d0","role":"decode","state":"ready","blocks_total":100,"blocks_free":98,"running":2,
-       "waiting":0,"incarnation":"77","pid":12,"tensor_parallel":2,"metrics_url":"http://d0/metrics"},
-      {"name":"p0","role":"prefill","state":"draining","blocks_total":50,"blocks_free":50,
-       "running":0,"waiting":3,"incarnation":"78","pid":11,"tensor_parallel":1,
-       "metrics_url":"http://p0/metrics"}],
-      "links":[{"from":"p0","to":"d0","transport":"ucx-posix"}]})";
-
-TEST(ClusterStatusTest, ReadsWorkersAndLinks) {
-  const Result<ClusterStatus> status = parse_status(kStatus);
-  ASSERT_TRUE(status.ok()) << status.status().to_string();
-  ASSERT_EQ(status->workers.size(), 2u);
-  EXPECT_EQ(status->workers[0].name, "p0");
-  EXPECT_EQ(status->workers[1].pid, 12);
-  EXPECT_EQ(status->workers[1].metrics_url, "http://d0/metrics");
-  ASSERT_EQ(status->links.size(), 1u);
-  EXPECT_EQ(status->links[0].transport, "ucx-posix");
-}
-
-TEST(ClusterStatusTest, RefusesWhatIsNoStatus) {
-  EXPECT_FALSE(parse_status("<html>").ok());
-  EXPECT_FALSE(parse_status("[]").ok());
-  EXPECT_FALSE(parse_status(R"({"workers":[1]})").ok());
-  EXPECT_FALSE(parse_status(R"({"links":["x"]})").ok());
-}
-
-TEST(ClusterStatusTest, PrintsATable) {
-  EXPECT_EQ(status_table(parse_status(kStatus).value()),
-            "WORKER  ROLE     STATE     RUNNING  WAITING  FREE BLOCKS  TP  GENERATION\n"
-            "p0      prefill  draining  0        3        50 of 50     1   78\n"
-            "d0      decode   ready     2        0        98 of 100    2   77\n"
-            "\n"
-            "LINK      TRANSPORT\n"
-            "p0 -> d0  ucx-posix\n");
-  EXPECT_EQ(status_table({}), "no workers\n");
-}
 
 constexpr std::string_view kStream =
     "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n"
@@ -82,10 +44,100 @@ TEST(AnswerReaderTest, ReportsAnErrorEventAndAStreamThatBreaksOff) {
   AnswerReader cut([](std::string_view) {});
   EXPECT_TRUE(cut.feed("data: {\"choices\":[]}\n\n"));
   EXPECT_EQ(cut.status().message(), "the stream ended before [DONE]");
+  ASSERT_TRUE(failed.error().has_value());
+  EXPECT_FALSE(is_context_overflow(*failed.error()));
   AnswerReader garbage([](std::string_view) {});
   EXPECT_FALSE(garbage.feed("data: {]\n\n"));
   AnswerReader endless([](std::string_view) {});
   EXPECT_FALSE(endless.feed(std::string((1 << 20) + 1, 'x')));
+}
+
+TEST(AnswerReaderTest, TellsHowTheAnswerEndedAndWhatTheServerCounted) {
+  AnswerReader reader([](std::string_view) {});
+  reader.feed("data:{\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":null}]}\n\n");
+  EXPECT_EQ(reader.finish_reason(), "");
+  EXPECT_EQ(reader.completion_tokens(), std::nullopt);
+  reader.feed(
+      "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}],\"usage\":null}\n\n");
+  reader.feed("data: {\"choices\":[],\"usage\":{\"completion_tokens\":17}}\n\ndata: [DONE]\n\n");
+  EXPECT_TRUE(reader.status().ok());
+  EXPECT_EQ(reader.finish_reason(), "length");
+  EXPECT_EQ(reader.completion_tokens(), 17);
+}
+
+TEST(ServerErrorTest, KnowsAFullContextInTheWordsOfTheCommonServers) {
+  EXPECT_TRUE(
+      is_context_overflow({"too long", "invalid_request_error", "context_length_exceeded"}));
+  EXPECT_TRUE(is_context_overflow(
+      {"the request exceeds the available context size", "exceed_context_size_error", ""}));
+  EXPECT_TRUE(is_context_overflow(
+      {"This model's maximum context length is 2048 tokens. However,", "BadRequestError", ""}));
+  EXPECT_FALSE(is_context_overflow({"unknown model", "not_found_error", "model_not_found"}));
+}
+
+// A server whose answers a test writes down.
+class RouterClientTest : public ::testing::Test {
+ protected:
+  void serve(int status, std::string body, std::string type = "application/json") {
+    Result<std::unique_ptr<http::Server>> started = http::Server::start(
+        "127.0.0.1:0", {},
+        [=, this](const http::Request& request, const std::shared_ptr<http::Responder>& responder) {
+          asked_ = request.method + " " + request.path + " " +
+                   std::string(request.headers.get("Authorization"));
+          http::Response response = http::json_response(status, body);
+          response.headers.set("Content-Type", type);
+          responder->send(std::move(response));
+        });
+    ASSERT_TRUE(started.ok());
+    server_ = *std::move(started);
+  }
+  RouterClient client() { return {server_->url() + "/", "secret", 5s}; }
+
+  std::string asked_;
+  std::unique_ptr<http::Server> server_;
+};
+
+TEST_F(RouterClientTest, ListsModels) {
+  serve(200, R"({"object":"list","data":[{"id":"m","max_model_len":8192},{"id":"n"},7]})");
+  const auto models = client().models();
+  ASSERT_TRUE(models.ok());
+  EXPECT_EQ(asked_, "GET /v1/models Bearer secret");
+  ASSERT_EQ(models->size(), 2u);
+  EXPECT_EQ((*models)[0].id, "m");
+  EXPECT_EQ((*models)[0].max_context, 8192);
+  EXPECT_EQ((*models)[1].max_context, 0);
+}
+
+TEST_F(RouterClientTest, TellsTheServersOwnMessageOrItsStatus) {
+  serve(401, R"({"error":{"message":"no such key"}})");
+  EXPECT_EQ(client().models().status().message(), server_->url() + "/v1/models: no such key");
+  EXPECT_EQ(client().status().status().message(), server_->url() + "/baton/status: no such key");
+  EXPECT_EQ(client().stream_answer("{}", [](std::string_view) {}).status.message(), "no such key");
+  serve(502, "<html>");
+  EXPECT_EQ(client().models().status().message(), server_->url() + "/v1/models: HTTP status 502");
+  EXPECT_EQ(client().stream_answer("{}", [](std::string_view) {}).status.message(),
+            "HTTP status 502");
+  serve(400, R"({"object":"error","message":"maximum context length is 9","code":400})");
+  EXPECT_TRUE(client().stream_answer("{}", [](std::string_view) {}).context_overflow);
+  serve(404, R"({"error":"model 'x' not found"})");
+  EXPECT_EQ(client().stream_answer("{}", [](std::string_view) {}).status.message(),
+            "model 'x' not found");
+}
+
+TEST_F(RouterClientTest, StreamsAnAnswer) {
+  serve(200, std::string(kStream), "text/event-stream");
+  std::string text;
+  const Answer answer =
+      client().stream_answer("{}", [&text](std::string_view more) { text += more; });
+  EXPECT_TRUE(answer.status.ok()) << answer.status.to_string();
+  EXPECT_EQ(asked_, "POST /v1/chat/completions Bearer secret");
+  EXPECT_EQ(text, "Hello, you");
+  EXPECT_EQ(answer.path->prefill, "p0");
+  EXPECT_EQ(client().chat("{}", [](std::string_view) {})->decode, "d0");
+  serve(200, "data: {]\n\n", "text/event-stream");
+  EXPECT_EQ(client().stream_answer("{}", [](std::string_view) {}).status.code(),
+            StatusCode::kInternal)
+      << "not an interruption";
 }
 
 TEST(PathLineTest, NamesOneWorkerWhenThePromptStayedThere) {

@@ -2,9 +2,8 @@
 
 // `baton status`: what a router knows of its workers and their links.
 
+#include <optional>
 #include <string>
-
-#include "deploy/baton/router_client.h"
 
 namespace baton::cli {
 
@@ -12,11 +11,10 @@ struct StatusOptions {
   std::string url = "http://127.0.0.1:8000";
   std::string api_key_file;
   bool json = false;
+  std::optional<double> watch_s;  // ask again after so long
 };
 
-std::string status_table(const ClusterStatus& status);
-
-// The exit status of the program.
+// The exit status of the program. Ctrl-C ends a watch with 0.
 int run_status(const StatusOptions& options);
 
 }  // namespace baton::cli

@@ -7,12 +7,16 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/wire/codec.h"
 
 namespace baton::wire {
 namespace {
 
 constexpr int kHandshakeMs = 2000;
+constexpr int kPingMs = 1000;
+constexpr int kPingTimeoutMs = 4000;
+constexpr Duration kReportEvery = 10s;
 
 void set_int(void* socket, int option, int value) {
   BATON_CHECK(zmq_setsockopt(socket, option, &value, sizeof(value)) == 0,
@@ -28,6 +32,31 @@ void set_common(void* socket, const SocketOptions& options) {
   const int64_t limit = kMaxMessageBytes;
   BATON_CHECK(zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &limit, sizeof(limit)) == 0,
               zmq_strerror(zmq_errno()));
+}
+
+// Dead machines send no last packet. ZeroMQ's own heartbeat is answered by the other end's I/O
+// thread, however busy its loop is.
+void set_liveness(void* socket) {
+  set_int(socket, ZMQ_HEARTBEAT_IVL, kPingMs);
+  set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, kPingTimeoutMs);
+  set_int(socket, ZMQ_HEARTBEAT_TTL, kPingTimeoutMs);
+}
+
+void set_key(void* socket, int option, const CurveKey& key) {
+  BATON_CHECK(zmq_setsockopt(socket, option, key.data(), key.size()) == 0,
+              zmq_strerror(zmq_errno()));
+}
+
+// Who is a member is asked of the context's Admission, which is there as long as any socket is.
+void set_listener_key(void* socket, const ClusterKey& key) {
+  set_int(socket, ZMQ_CURVE_SERVER, 1);
+  set_key(socket, ZMQ_CURVE_SECRETKEY, key.listener().secret_key);
+}
+
+void set_member_key(void* socket, const ClusterKey& key) {
+  set_key(socket, ZMQ_CURVE_SERVERKEY, key.listener().public_key);
+  set_key(socket, ZMQ_CURVE_PUBLICKEY, key.member().public_key);
+  set_key(socket, ZMQ_CURVE_SECRETKEY, key.member().secret_key);
 }
 
 Status address_error(const char* what, const std::string& address) {
@@ -100,10 +129,17 @@ void close_socket(void*& socket) {
 
 }  // namespace
 
-Context::Context() : context_(zmq_ctx_new()) {
+Context::Context(const std::optional<ClusterKey>& key) : context_(zmq_ctx_new()), key_(key) {
   BATON_CHECK(context_ != nullptr, "zmq_ctx_new failed");
+  if (key_) {
+    BATON_CHECK(zmq_has("curve") == 1, "this ZeroMQ has no CURVE");
+    admission_.emplace(context_, key_->member().public_key);
+  }
 }
-Context::~Context() { zmq_ctx_term(context_); }
+Context::~Context() {
+  admission_.reset();
+  zmq_ctx_term(context_);
+}
 
 // ---------------------------------------------------------------- Listener
 
@@ -116,6 +152,15 @@ Result<Listener> Listener::bind(Context& context, const std::string& address,
   }
   set_common(listener.socket_, options);
   set_int(listener.socket_, ZMQ_ROUTER_MANDATORY, 1);
+  set_int(listener.socket_, ZMQ_TCP_KEEPALIVE, 1);
+  set_int(listener.socket_, ZMQ_TCP_KEEPALIVE_IDLE, 30);
+  set_int(listener.socket_, ZMQ_TCP_KEEPALIVE_INTVL, 10);
+  set_int(listener.socket_, ZMQ_TCP_KEEPALIVE_CNT, 3);
+  listener.keyed_ = context.key().has_value();
+  if (listener.keyed_) {
+    set_listener_key(listener.socket_, *context.key());
+  }
+  BATON_ASSIGN_OR_RETURN(listener.monitor_, Monitor::attach(context.native(), listener.socket_));
   if (zmq_bind(listener.socket_, address.c_str()) != 0) {
     return address_error("cannot listen on", address);
   }
@@ -127,16 +172,40 @@ Result<Listener> Listener::bind(Context& context, const std::string& address,
   return listener;
 }
 
-Listener::~Listener() { close_socket(socket_); }
+Listener::~Listener() {
+  monitor_.detach();
+  close_socket(socket_);
+}
 Listener::Listener(Listener&& other) noexcept
-    : socket_(std::exchange(other.socket_, nullptr)), address_(std::move(other.address_)) {}
+    : socket_(std::exchange(other.socket_, nullptr)),
+      monitor_(std::move(other.monitor_)),
+      address_(std::move(other.address_)),
+      keyed_(other.keyed_) {}
 Listener& Listener::operator=(Listener&& other) noexcept {
   if (this != &other) {
-    close_socket(socket_);
-    socket_ = std::exchange(other.socket_, nullptr);
-    address_ = std::move(other.address_);
+    std::swap(socket_, other.socket_);
+    std::swap(monitor_, other.monitor_);
+    std::swap(address_, other.address_);
+    std::swap(keyed_, other.keyed_);
   }
   return *this;
+}
+
+void Listener::report_refused(TimePoint now) {
+  const Monitor::Seen seen = monitor_.drain();
+  // A peer that closes in the middle is one that stops, or one that could not read us.
+  if (seen.failed > 0 && (keyed_ || seen.why == Handshake::kMechanism)) {
+    refused_ += seen.failed;
+    how_refused_ = seen.why;
+  }
+  if (refused_ == 0 || now < next_report_) {
+    return;
+  }
+  log_warn("refused a peer on the control link",
+           {{"address", address_},
+            {"reason", explain(how_refused_, keyed_)},
+            {"times", std::exchange(refused_, 0)}});
+  next_report_ = now + kReportEvery;
 }
 
 int Listener::poll_fd() const { return fd_of(socket_); }
@@ -175,20 +244,13 @@ Result<Connection> Connection::connect(Context& context, const std::string& addr
   set_common(connection.socket_, options);
   set_int(connection.socket_, ZMQ_RECONNECT_IVL, 50);
   set_int(connection.socket_, ZMQ_RECONNECT_IVL_MAX, 2000);
-  // The monitor's name is unique in the process because the socket's address is.
-  const std::string monitor =
-      "inproc://monitor-" + std::to_string(reinterpret_cast<uintptr_t>(connection.socket_));
-  if (zmq_socket_monitor(connection.socket_, monitor.c_str(), ZMQ_EVENT_DISCONNECTED) != 0) {
-    return internal_error(std::string("zmq_socket_monitor: ") + zmq_strerror(zmq_errno()));
+  set_liveness(connection.socket_);
+  connection.keyed_ = context.key().has_value();
+  if (connection.keyed_) {
+    set_member_key(connection.socket_, *context.key());
   }
-  connection.monitor_ = zmq_socket(context.native(), ZMQ_PAIR);
-  if (connection.monitor_ == nullptr) {
-    return internal_error(std::string("zmq_socket: ") + zmq_strerror(zmq_errno()));
-  }
-  set_int(connection.monitor_, ZMQ_LINGER, 0);
-  if (zmq_connect(connection.monitor_, monitor.c_str()) != 0) {
-    return internal_error(std::string("monitor: ") + zmq_strerror(zmq_errno()));
-  }
+  BATON_ASSIGN_OR_RETURN(connection.monitor_,
+                         Monitor::attach(context.native(), connection.socket_));
   if (zmq_connect(connection.socket_, address.c_str()) != 0) {
     return address_error("cannot connect to", address);
   }
@@ -196,36 +258,41 @@ Result<Connection> Connection::connect(Context& context, const std::string& addr
 }
 
 Connection::~Connection() {
-  if (socket_ != nullptr) {
-    zmq_socket_monitor(socket_, nullptr, 0);
-  }
-  close_socket(monitor_);
+  monitor_.detach();
   close_socket(socket_);
 }
 Connection::Connection(Connection&& other) noexcept
     : socket_(std::exchange(other.socket_, nullptr)),
-      monitor_(std::exchange(other.monitor_, nullptr)),
-      address_(std::move(other.address_)) {}
+      monitor_(std::move(other.monitor_)),
+      address_(std::move(other.address_)),
+      keyed_(other.keyed_),
+      failed_handshakes_(other.failed_handshakes_),
+      why_failed_(std::move(other.why_failed_)) {}
 Connection& Connection::operator=(Connection&& other) noexcept {
   if (this != &other) {
     std::swap(socket_, other.socket_);
     std::swap(monitor_, other.monitor_);
     std::swap(address_, other.address_);
+    std::swap(keyed_, other.keyed_);
+    std::swap(failed_handshakes_, other.failed_handshakes_);
+    std::swap(why_failed_, other.why_failed_);
   }
   return *this;
 }
 
 int Connection::poll_fd() const { return fd_of(socket_); }
-int Connection::monitor_fd() const { return fd_of(monitor_); }
 
 bool Connection::take_disconnected() {
-  bool seen = false;
-  bool more = false;
-  while (receive_frame(monitor_, &more)) {
-    skip_frames(monitor_, more);
-    seen = true;
+  const Monitor::Seen seen = monitor_.drain();
+  if (seen.done) {
+    failed_handshakes_ = 0;
+    why_failed_.clear();
   }
-  return seen;
+  if (seen.failed > 0) {
+    failed_handshakes_ += seen.failed;
+    why_failed_ = explain(seen.why, keyed_);
+  }
+  return seen.disconnected;
 }
 
 std::optional<Received> Connection::receive() {

@@ -1,5 +1,6 @@
 // The program baton-decode.
 
+#include "common/worker/advertised.h"
 #include "common/worker/worker_program.h"
 #include "decode_worker/decode_role.h"
 #include "kv_transfer/agent_options.h"
@@ -12,6 +13,7 @@ int main(int argc, char** argv) {
         options.role = wire::Role::kDecode;
         options.name = env.entry.name;
         options.incarnation = env.incarnation;
+        options.context = &env.context;
         options.listen = "tcp://" + env.entry.listen;
         options.model_hash = env.engine.model_hash();
         options.numerics = env.engine.numerics_id();
@@ -22,7 +24,7 @@ int main(int argc, char** argv) {
         auto role = std::make_unique<decode_worker::DecodeRole>(env);
         BATON_RETURN_IF_ERROR(role->start(options));
         std::string address =
-            env.entry.advertise.empty() ? role->transfer_address() : "tcp://" + env.entry.advertise;
+            worker::advertised_address(role->transfer_address(), env.entry.advertise);
         return worker::MadeRole{std::move(role), std::move(address)};
       });
 }

@@ -172,7 +172,7 @@ int TransferAgent::State::turn(TransferCore& core) {
       [&](ChannelId channel, Result<wire::Message> message) {
         core.on_message(channel, std::move(message));
       },
-      [&](ChannelId channel) { core.on_channel_lost(channel); });
+      [&](ChannelId channel, const std::string& why) { core.on_channel_lost(channel, why); });
   return done;
 }
 
@@ -184,6 +184,7 @@ void TransferAgent::State::loop(TransferCore& core) {
     const TimePoint now = clock.now();
     if (now >= next_sweep) {
       core.poll(stuck.load(std::memory_order_relaxed));
+      sockets->report_refused(now);
       publish(core);
       const bool active = core.transfers() + core.tickets() > 0;
       next_sweep = now + (active ? TransferCore::kSweepInterval : kIdleWait);

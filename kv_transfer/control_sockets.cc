@@ -54,7 +54,7 @@ ChannelId ControlSockets::channel_of(const wire::Received& received) {
 }
 
 int ControlSockets::receive(const std::function<void(ChannelId, Result<wire::Message>)>& on_message,
-                            const std::function<void(ChannelId)>& on_lost) {
+                            const std::function<void(ChannelId, const std::string&)>& on_lost) {
   int done = 0;
   if (listener_) {
     while (std::optional<wire::Received> received = listener_->receive()) {
@@ -81,11 +81,18 @@ int ControlSockets::receive(const std::function<void(ChannelId, Result<wire::Mes
     }
     const auto it = connections_.find(channel);
     if (it != connections_.end() && it->second.take_disconnected()) {
-      on_lost(channel);
+      const std::string why = it->second.why_failed();  // the call may close the channel
+      on_lost(channel, why);
       ++done;
     }
   }
   return done;
+}
+
+void ControlSockets::report_refused(TimePoint now) {
+  if (listener_) {
+    listener_->report_refused(now);
+  }
 }
 
 void ControlSockets::append_fds(std::vector<int>& fds) const {

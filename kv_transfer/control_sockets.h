@@ -27,7 +27,9 @@ class ControlSockets final : public ControlPort {
   // Hands over all messages that are there, then the channels that broke; the number of both. The
   // calls may use the port.
   int receive(const std::function<void(ChannelId, Result<wire::Message>)>& on_message,
-              const std::function<void(ChannelId)>& on_lost);
+              const std::function<void(ChannelId, const std::string& why)>& on_lost);
+  // Logs who was refused. To be called now and then.
+  void report_refused(TimePoint now);
   void append_fds(std::vector<int>& fds) const;
   std::string listen_address() const { return listener_ ? listener_->address() : std::string(); }
 

@@ -143,9 +143,11 @@ void TransferCore::deliver(Session& session, wire::Message message) {
       message);
 }
 
-void TransferCore::on_channel_lost(ChannelId channel) {
+void TransferCore::on_channel_lost(ChannelId channel, const std::string& why) {
   if (Session* session = sessions_.by_channel(channel); session != nullptr) {
-    sessions_.lose(*session, worker_lost(session->name + " closed its connection"), now());
+    sessions_.lose(
+        *session,
+        worker_lost(session->name + (why.empty() ? " closed its connection" : ": " + why)), now());
   }
 }
 

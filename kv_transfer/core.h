@@ -44,7 +44,8 @@ class TransferCore final : private SessionObserver {
 
   // What the control plane delivers. A message that could not be read comes as its error.
   void on_message(ChannelId channel, Result<wire::Message> message);
-  void on_channel_lost(ChannelId channel);
+  // `why` when its handshake failed.
+  void on_channel_lost(ChannelId channel, const std::string& why = {});
 
   // Data paths, then what may be posted; the number of things done.
   int progress();

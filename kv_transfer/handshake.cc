@@ -95,11 +95,34 @@ PlanSide side_of(const wire::Hello& hello) {
   return side;
 }
 
-bool reachable(std::string_view transport, const wire::Hello& a, const wire::Hello& b) {
+bool only_loopback(const wire::Hello& hello) {
+  return !hello.devices.empty() &&
+         std::all_of(hello.devices.begin(), hello.devices.end(),
+                     [](const std::string& device) { return device == "lo"; });
+}
+
+// What the transport lacks between the two, and what would be right; empty when it can be used.
+std::string obstacle(std::string_view transport, const wire::Hello& a, const wire::Hello& b) {
+  const HostIdentity host_a = host_of(a);
+  const HostIdentity host_b = host_of(b);
+  const std::string both = a.name + " and " + b.name;
   if (transport == "inproc") {
-    return same_machine(a, b) && a.pid == b.pid;
+    return host_a.shares_pids(host_b) && a.pid == b.pid ? "" : both + " are two processes";
   }
-  return transport != "ucx-posix" || same_machine(a, b);
+  if (transport == "ucx-tcp") {
+    return (only_loopback(a) || only_loopback(b)) && !host_a.shares_network(host_b)
+               ? both + " share no loopback device; name their network in transfer.devices"
+               : "";
+  }
+  if (host_a.shares_memory(host_b)) {
+    return "";
+  }
+  const char* why = !host_a.same_kernel(host_b) ? "they run on different machines"
+                    : !host_a.shares_pids(host_b)
+                        ? "their pid namespaces differ"
+                        : "they see different mounts or are different users";
+  return both + " share no /dev/shm (" + why +
+         "); name ucx-tcp in transfer.transports, and their network in transfer.devices";
 }
 
 std::string join(const std::vector<std::string>& names) {
@@ -111,21 +134,20 @@ std::string join(const std::vector<std::string>& names) {
 }
 
 Result<std::string> choose_transport(const wire::Hello& sender, const wire::Hello& receiver) {
-  bool common = false;
+  std::string obstacles;
   for (const std::string& name : sender.transports) {
     if (std::find(receiver.transports.begin(), receiver.transports.end(), name) ==
         receiver.transports.end()) {
       continue;
     }
-    common = true;
-    if (reachable(name, sender, receiver)) {
+    const std::string why_not = obstacle(name, sender, receiver);
+    if (why_not.empty()) {
       return name;
     }
+    obstacles += (obstacles.empty() ? "" : "; ") + name + ": " + why_not;
   }
-  if (common) {
-    return incompatible(
-        "the workers share no memory (another machine, or another pid namespace), which their "
-        "common transport needs; name ucx-tcp in `transport` on both");
+  if (!obstacles.empty()) {
+    return incompatible(obstacles);
   }
   return differ("transports", join(sender.transports), join(receiver.transports));
 }
@@ -140,6 +162,8 @@ wire::Hello make_hello(const AgentOptions& options, const HostIdentity& host,
   hello.incarnation = options.incarnation;
   hello.boot_id = host.boot_id;
   hello.pid_namespace = host.pid_namespace;
+  hello.network_namespace = host.network_namespace;
+  hello.shared_memory = host.shared_memory;
   hello.pid = host.pid;
   hello.model_hash = options.model_hash;
   hello.numerics = options.numerics;
@@ -160,6 +184,7 @@ wire::Hello make_hello(const AgentOptions& options, const HostIdentity& host,
     hello.transports.emplace_back(path->transport());
   }
   hello.worker_address = pack_addresses(paths);
+  hello.devices = options.devices;
   hello.digest = options.digest;
   hello.heartbeat_ms = static_cast<uint32_t>(to_ms(options.timeouts.heartbeat));
   return hello;
@@ -206,9 +231,14 @@ Result<Agreement> agree(const wire::Hello& sender, const wire::Hello& receiver) 
   return Agreement{std::move(transport), std::move(plan), sender.digest || receiver.digest};
 }
 
-bool same_machine(const wire::Hello& a, const wire::Hello& b) {
-  return HostIdentity{a.boot_id, a.pid_namespace, a.pid}.same_machine(
-      HostIdentity{b.boot_id, b.pid_namespace, b.pid});
+HostIdentity host_of(const wire::Hello& hello) {
+  HostIdentity host;
+  host.boot_id = hello.boot_id;
+  host.pid_namespace = hello.pid_namespace;
+  host.network_namespace = hello.network_namespace;
+  host.shared_memory = hello.shared_memory;
+  host.pid = hello.pid;
+  return host;
 }
 
 std::optional<std::string> path_address(const wire::Hello& hello, std::string_view transport) {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "common/base/host_identity.h"
 #include "common/wire/messages.h"
 #include "kv_transfer/data_path.h"
-#include "kv_transfer/host_identity.h"
 #include "kv_transfer/piece_plan.h"
 #include "kv_transfer/transfer.h"
 
@@ -27,7 +27,7 @@ struct Agreement {
 // `sender` and `receiver` by the direction of the data. incompatible with the reason.
 Result<Agreement> agree(const wire::Hello& sender, const wire::Hello& receiver);
 
-bool same_machine(const wire::Hello& a, const wire::Hello& b);
+HostIdentity host_of(const wire::Hello& hello);
 // The address of one transport out of Hello::worker_address; nothing when it is not there or the
 // bytes make no sense.
 std::optional<std::string> path_address(const wire::Hello& hello, std::string_view transport);

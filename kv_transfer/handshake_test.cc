@@ -85,13 +85,48 @@ TEST_F(HandshakeTest, RefusalsNameBothValues) {
                                    "has ucx-tcp"));
 }
 
-TEST_F(HandshakeTest, SharedMemoryNeedsOneMachine) {
+TEST_F(HandshakeTest, SharedMemoryIsTakenOnlyWhereBothSeeTheSame) {
   p_.transports = d_.transports = {"ucx-posix"};
-  EXPECT_TRUE(agree(p_, d_).ok());
-  d_.pid_namespace = "pid:[1]";
-  EXPECT_THAT(refusal(), HasSubstr("name ucx-tcp"));
-  p_.transports = d_.transports = {"ucx-posix", "ucx-tcp"};
+  EXPECT_EQ(agree(p_, d_)->transport, "ucx-posix");
+  const std::string advice =
+      "; name ucx-tcp in transfer.transports, and their network in transfer.devices";
+  const wire::Hello same = d_;
+  struct Case {
+    std::string wire::Hello::* field;
+    std::string why;
+  };
+  for (const Case& c :
+       {Case{&wire::Hello::boot_id, "they run on different machines"},
+        Case{&wire::Hello::pid_namespace, "their pid namespaces differ"},
+        Case{&wire::Hello::shared_memory, "they see different mounts or are different users"}}) {
+    for (const char* value : {"other", ""}) {
+      d_ = same;
+      d_.*c.field = value;
+      EXPECT_EQ(refusal(), "ucx-posix: p0 and d0 share no /dev/shm (" + c.why + ")" + advice);
+      p_.transports = d_.transports = {"ucx-posix", "ucx-tcp"};
+      p_.devices = d_.devices = {"eth0"};
+      EXPECT_EQ(agree(p_, d_)->transport, "ucx-tcp");
+      p_.transports = d_.transports = {"ucx-posix"};
+    }
+  }
+}
+
+TEST_F(HandshakeTest, LoopbackServesOneNetworkNamespace) {
+  p_.transports = d_.transports = {"ucx-tcp"};
+  p_.devices = d_.devices = {"lo"};
   EXPECT_EQ(agree(p_, d_)->transport, "ucx-tcp");
+  d_.network_namespace = "net:[1]";
+  const std::string refused =
+      "ucx-tcp: p0 and d0 share no loopback device; name their network in transfer.devices";
+  EXPECT_EQ(refusal(), refused);
+  d_.devices = {"lo", "eth0"};
+  EXPECT_EQ(refusal(), refused);
+  p_.devices = {"eth0"};
+  EXPECT_EQ(agree(p_, d_)->transport, "ucx-tcp");
+  d_.network_namespace = p_.network_namespace;
+  d_.boot_id = "elsewhere";
+  d_.devices = {"lo"};
+  EXPECT_EQ(refusal(), refused);
 }
 
 TEST_F(HandshakeTest, TheSendersBestCommonTransportIsTaken) {
@@ -131,25 +166,6 @@ TEST_F(HandshakeTest, AddressesThatMakeNoSenseAreNone) {
   }
   d_.worker_address = std::string(3, '\xff');
   EXPECT_EQ(path_address(d_, "inproc"), std::nullopt);
-}
-
-TEST(HostIdentityTest, KnowsThisProcess) {
-  const HostIdentity self = this_process();
-  EXPECT_TRUE(self.same_machine(this_process()));
-  HostIdentity other = self;
-  other.boot_id = "elsewhere";
-  EXPECT_FALSE(self.same_machine(other));
-  other = HostIdentity{};
-  EXPECT_FALSE(other.same_machine(other)) << "unknown is not equal";
-}
-
-TEST(HostIdentityTest, WatchesAProcess) {
-  const Result<ProcessWatch> self = ProcessWatch::open(this_process().pid);
-  ASSERT_TRUE(self.ok()) << self.status().to_string();
-  EXPECT_FALSE(self->ended());
-  EXPECT_GE(self->poll_fd(), 0);
-  EXPECT_EQ(ProcessWatch::open(0x7FFFFFFE).status().code(), StatusCode::kNotFound);
-  EXPECT_FALSE(ProcessWatch().ended());
 }
 
 }  // namespace

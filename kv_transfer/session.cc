@@ -96,8 +96,8 @@ Status SessionTable::establish(Session& session, const wire::Hello& peer) {
   if (path == paths_.end() || !address) {
     return incompatible(peer.name + " gave no address for " + link->transport);
   }
-  const bool other_process = peer.pid != host_.pid;
-  if (same_machine(peer, hello_) && other_process) {
+  // In another pid namespace the pid would be that of a stranger.
+  if (host_of(peer).shares_pids(host_) && peer.pid != host_.pid) {
     Result<ProcessWatch> watch = ProcessWatch::open(peer.pid);
     if (watch.ok()) {
       session.process = std::move(*watch);
@@ -223,6 +223,10 @@ void SessionTable::lose(Session& session, const Status& why, TimePoint now) {
     Rest& rest = resting_[session.address];
     rest.delay = std::clamp(rest.delay * 2, timeouts.reconnect_min, timeouts.reconnect_max);
     rest.until = now + rest.delay;
+    if (!was_ready && rest.why != why.message()) {
+      log_warn("no link", {{"peer", session.name}, {"reason", why.message()}});
+      rest.why = why.message();
+    }
   }
   context_.control.close(session.channel);
   if (was_ready) {

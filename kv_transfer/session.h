@@ -98,6 +98,7 @@ class SessionTable {
   struct Rest {  // of an address that failed
     TimePoint until;
     Duration delay{};
+    std::string why;  // the last reason, which is logged once
   };
   Session& add(ChannelId channel, bool outbound, TimePoint now);
   Status establish(Session& session, const wire::Hello& peer);

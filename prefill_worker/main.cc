@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
         options.role = wire::Role::kPrefill;
         options.name = env.entry.name;
         options.incarnation = env.incarnation;
+        options.context = &env.context;
         options.model_hash = env.engine.model_hash();
         options.numerics = env.engine.numerics_id();
         options.segments = env.engine.segments().segments();

@@ -58,9 +58,11 @@ Status run(const config::Startup& startup, int stop_fd) {
   SystemRandom random;
   BATON_ASSIGN_OR_RETURN(std::vector<std::string> keys, read_keys(config.router.api_keys_file));
   BATON_RETURN_IF_ERROR(check_exposure(config.router, keys.empty()));
+  BATON_ASSIGN_OR_RETURN(const std::optional<wire::ClusterKey> key,
+                         wire::read_cluster_key(config.cluster.key_file));
   // First of all, so that workers which start together with this router find the door open and do
   // not have to come again. What they say waits for the loop.
-  wire::Context context;
+  wire::Context context(key);
   BATON_ASSIGN_OR_RETURN(wire::Listener listener,
                          wire::Listener::bind(context, config.router.control));
   BATON_ASSIGN_OR_RETURN(const tokenizer::Tokenizer vocab,

@@ -1,9 +1,5 @@
 #include "router/membership.h"
 
-#include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -12,16 +8,17 @@
 namespace baton::router {
 namespace {
 
-// A descriptor of the worker's process if it is on this machine: its http address is loopback.
-int open_process(const wire::WorkerInfo& info) {
-  const bool here =
-      info.http_url.starts_with("http://127.") || info.http_url.starts_with("http://[::1]");
-  return here && info.pid != 0 ? static_cast<int>(syscall(SYS_pidfd_open, info.pid, 0)) : -1;
-}
-
-bool process_ended(int pidfd) {
-  pollfd polled{pidfd, POLLIN, 0};
-  return pidfd >= 0 && ::poll(&polled, 1, 0) > 0;
+// Watches the worker's process if its pid means the same here: in another pid namespace it is that
+// of a stranger.
+ProcessWatch watch(const wire::WorkerInfo& info, const HostIdentity& own) {
+  HostIdentity host;
+  host.boot_id = info.boot_id;
+  host.pid_namespace = info.pid_namespace;
+  if (info.pid == 0 || !host.shares_pids(own)) {
+    return {};
+  }
+  Result<ProcessWatch> opened = ProcessWatch::open(info.pid);
+  return opened.ok() ? std::move(*opened) : ProcessWatch();
 }
 
 }  // namespace
@@ -48,14 +45,6 @@ int PrefixView::leading(const std::vector<U128>& chain) const {
     return !blocks_.contains(hash) && !expected_.contains(hash) && !expected_before_.contains(hash);
   });
   return static_cast<int>(missing - chain.begin());
-}
-
-Membership::~Membership() {
-  for (auto& [id, worker] : workers_) {
-    if (worker.pidfd >= 0) {
-      close(worker.pidfd);
-    }
-  }
 }
 
 std::string Membership::add(const std::string& peer, const wire::WorkerInfo& info, TimePoint now) {
@@ -100,7 +89,7 @@ std::string Membership::add(const std::string& peer, const wire::WorkerInfo& inf
   if (is_new) {
     worker.load.blocks_free = info.blocks_total;
     worker.load.blocks_total = info.blocks_total;
-    worker.pidfd = open_process(info);
+    worker.process = watch(info, host_);
     log_info("worker joined", {{"worker", info.name},
                                {"role", info.role == wire::Role::kPrefill ? "prefill" : "decode"}});
   }
@@ -126,10 +115,7 @@ void Membership::lose(Incarnation id, std::string_view reason) {
   }
   WorkerState worker = std::move(it->second);
   workers_.erase(it);
-  if (worker.pidfd >= 0) {
-    close(worker.pidfd);
-    worker.pidfd = -1;
-  }
+  worker.process = ProcessWatch();
   log_warn("worker gone", {{"worker", worker.info.name}, {"reason", reason}});
   on_lost_(worker, reason);
 }
@@ -139,7 +125,7 @@ void Membership::leave(Incarnation worker, std::string_view reason) { lose(worke
 void Membership::sweep(TimePoint now, Duration late_by) {
   std::vector<std::pair<Incarnation, std::string_view>> gone;
   for (auto& [id, worker] : workers_) {
-    if (process_ended(worker.pidfd)) {
+    if (worker.process.ended()) {
       gone.emplace_back(id, "process ended");
     } else if (late_by > 200ms) {
       worker.last_heard = now;  // we slept ourselves: its heartbeats may lie in the queue
@@ -172,8 +158,8 @@ std::vector<WorkerState*> Membership::ready(wire::Role role) {
 std::vector<int> Membership::process_fds() const {
   std::vector<int> fds;
   for (const auto& [id, worker] : workers_) {
-    if (worker.pidfd >= 0) {
-      fds.push_back(worker.pidfd);
+    if (worker.process.poll_fd() >= 0) {
+      fds.push_back(worker.process.poll_fd());
     }
   }
   return fds;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/host_identity.h"
 #include "common/wire/messages.h"
 
 namespace baton::router {
@@ -43,7 +44,7 @@ struct WorkerState {
   wire::Heartbeat load;
   WorkerHealth health = WorkerHealth::kReady;
   PrefixView prefixes;
-  int pidfd = -1;  // readable when the process ends; -1 when it is not on this machine
+  ProcessWatch process;  // watches nothing where its pid is not one of ours
   // What this router has given it and has not heard of yet.
   int64_t assigned_prompt_tokens = 0;
   int64_t assigned_choices = 0;
@@ -55,10 +56,7 @@ class Membership {
  public:
   // `on_lost` is called with a worker that is gone, before it is forgotten.
   Membership(Duration timeout, std::function<void(WorkerState&, std::string_view reason)> on_lost)
-      : timeout_(timeout), on_lost_(std::move(on_lost)) {}
-  ~Membership();
-  Membership(const Membership&) = delete;
-  Membership& operator=(const Membership&) = delete;
+      : timeout_(timeout), on_lost_(std::move(on_lost)), host_(this_process()) {}
 
   // Empty when the worker is accepted, else why not (another protocol, model or numerics than those
   // that are here).
@@ -83,6 +81,7 @@ class Membership {
 
   Duration timeout_;
   std::function<void(WorkerState&, std::string_view)> on_lost_;
+  const HostIdentity host_;
   std::unordered_map<Incarnation, WorkerState> workers_;
 };
 

@@ -153,8 +153,10 @@ TEST_F(MembershipTest, LosesAWorkerWhoseProcessEndedWithoutWaitingForSilence) {
   }
   ASSERT_GT(child, 0);
   wire::WorkerInfo info = worker_info(wire::Role::kDecode, 0);
-  info.http_url = "http://127.0.0.1:1";
+  const HostIdentity host = this_process();
   info.pid = static_cast<uint32_t>(child);
+  info.boot_id = host.boot_id;
+  info.pid_namespace = host.pid_namespace;
   members_.add("a", info, now_);
   ASSERT_EQ(members_.process_fds().size(), 1u);
   members_.sweep(now_, 0ms);
@@ -166,6 +168,26 @@ TEST_F(MembershipTest, LosesAWorkerWhoseProcessEndedWithoutWaitingForSilence) {
   EXPECT_EQ(lost_, std::vector<std::string>{"d0: process ended"});
   EXPECT_TRUE(members_.process_fds().empty());
   waitpid(child, nullptr, 0);
+}
+
+// A pid of another namespace is that of a stranger here, and would be lost or kept with it.
+TEST_F(MembershipTest, WatchesNoPidOfAnotherNamespace) {
+  const HostIdentity host = this_process();
+  wire::WorkerInfo info = worker_info(wire::Role::kDecode, 0);
+  info.http_url = "http://127.0.0.1:1";
+  info.pid = host.pid;
+  info.boot_id = host.boot_id;
+  info.pid_namespace = "pid:[1]";
+  members_.add("a", info, now_);
+  info = worker_info(wire::Role::kDecode, 1);
+  info.pid = host.pid;
+  info.pid_namespace = host.pid_namespace;
+  info.boot_id = "elsewhere";
+  members_.add("b", info, now_);
+  info = worker_info(wire::Role::kDecode, 2);
+  info.pid = host.pid;  // of a release that does not tell
+  members_.add("c", info, now_);
+  EXPECT_TRUE(members_.process_fds().empty());
 }
 
 TEST_F(MembershipTest, KnowsTheSmallestContext) {

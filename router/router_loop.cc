@@ -397,6 +397,7 @@ void RouterLoop::count_workers() {
 
 void RouterLoop::tick(TimePoint now) {
   workers_.sweep(now, now - next_tick_);
+  listener_.report_refused(now);
   const bool prefill_needed = config_.router.local_prefill == config::LocalPrefill::kNever;
   health_.ready = !workers_.ready(wire::Role::kDecode).empty() &&
                   (!prefill_needed || !workers_.ready(wire::Role::kPrefill).empty());

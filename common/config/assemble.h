@@ -25,6 +25,7 @@ bool is_section(std::string_view name);
 Status apply_overrides(Config& config, const LoadRequest& request, Origins& origins);
 
 // How keys agree with each other. `source` stands in where a value is a default.
-Status validate(const Config& config, const Origins& origins, std::string_view source);
+Status validate(const Config& config, const std::optional<Self>& self, const Origins& origins,
+                std::string_view source);
 
 }  // namespace baton::config

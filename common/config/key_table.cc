@@ -109,8 +109,8 @@ std::vector<Row> transfer_rows(Transfer& transfer) {
 std::vector<Row> rows_of(Config& config) {
   std::vector<Row> rows = {
       {"cluster", "key_file", &config.cluster.key_file,
-       "File with the secret of the cluster's control links. Not supported yet: control links are "
-       "on loopback only."},
+       "File with the secret of the cluster's control links (docs/security.md). Empty: they are on "
+       "loopback only."},
       {"model", "path", &config.model.path, "The GGUF file; relative to the working directory."},
       {"model", "name", &config.model.name, "Name under which the model is served."},
       {"model", "max_context", &config.model.max_context,
@@ -133,7 +133,8 @@ std::vector<Row> rows_of(Config& config) {
   std::ranges::move(
       std::vector<Row>{
           {"workers", "routers", &config.workers.routers,
-           "Routers that workers register with. A DNS name stands for all its addresses.",
+           "Routers that workers register with. A DNS name stands for all its addresses, asked for "
+           "every 5 s.",
            Form::kControls},
           {"workers", "heartbeat", &config.workers.heartbeat,
            "Time between heartbeats to a router.", Form::kPlain, 0.001, kForever},
@@ -175,7 +176,8 @@ std::vector<Row> rows_of(Worker& worker) {
        "Size of the KV pool. auto: a sixteenth of the memory, shared by the workers of the file."},
       {"", "listen", &worker.listen,
        "Address for hand-overs from and to other workers. Port 0: any.", Form::kAddress},
-      {"", "advertise", &worker.advertise, "Address that others are told. Empty: that of listen.",
+      {"", "advertise", &worker.advertise,
+       "Address that others are told. Empty: that of listen. Port 0: the one of listen.",
        Form::kOptionalAddress},
       {"", "http", &worker.http, "HTTP address: health, metrics. Port 0: any.", Form::kAddress},
       {"", "block_tokens", &worker.block_tokens, "Tokens in a KV block.", Form::kPowerOfTwo, 32,

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 #include "common/config/assemble.h"
 #include "common/config/key_table.h"
@@ -195,7 +196,11 @@ Result<Config> parse_config(std::string_view yaml, std::string_view source,
   Origins origins;
   BATON_RETURN_IF_ERROR(read_yaml(yaml, source, config, origins));
   BATON_RETURN_IF_ERROR(apply_overrides(config, request, origins));
-  BATON_RETURN_IF_ERROR(validate(config, origins, source));
+  std::optional<Self> self = request.self;
+  if (self) {
+    self = renamed(std::move(*self), request.overrides);
+  }
+  BATON_RETURN_IF_ERROR(validate(config, self, origins, source));
   return config;
 }
 

@@ -211,22 +211,21 @@ TEST(LoadTest, ChecksHowKeysAgree) {
   EXPECT_EQ(error_of("router: {listen: \"0.0.0.0:8000\", api_keys_file: keys}"), "ok");
   EXPECT_EQ(error_of("router: {listen: \"[::1]:8000\"}"), "ok");
   EXPECT_EQ(error_of("router: {control: tcp://10.0.0.1:7800}"),
-            "c.yaml:1: router.control: tcp://10.0.0.1:7800 can be reached from other machines; "
-            "control links stay on loopback until they can be encrypted");
+            "c.yaml:1: router.control: tcp://10.0.0.1:7800 can be reached from other machines; set "
+            "cluster.key_file, which encrypts control links, or keep them on loopback");
   EXPECT_EQ(error_of("router: {control: ipc:///run/baton/control}"), "ok");
   EXPECT_EQ(error_of("workers: {routers: [tcp://router:7800]}"),
-            "c.yaml:1: workers.routers: tcp://router:7800 can be reached from other machines; "
-            "control links stay on loopback until they can be encrypted");
-  EXPECT_EQ(error_of("cluster: {key_file: k}"),
-            "c.yaml:1: cluster.key_file: encrypted control links are not supported yet; leave it "
-            "empty and keep control links on loopback");
+            "c.yaml:1: workers.routers: tcp://router:7800 can be reached from other machines; set "
+            "cluster.key_file, which encrypts control links, or keep them on loopback");
+  EXPECT_THAT(error_of("workers: {routers: [tcp://127.evil.example:7800]}"),
+              HasSubstr("tcp://127.evil.example:7800 can be reached from other machines"));
   EXPECT_EQ(error_of("numerics: fast"),
             "c.yaml:1: numerics: fast is not supported yet; use invariant");
   EXPECT_EQ(error_of("router: {request_log: log}"),
             "c.yaml:1: router.request_log: is not supported yet; leave it empty");
   EXPECT_EQ(error_of("decode: [{listen: \"10.0.0.1:0\"}]"),
-            "c.yaml:1: decode[0].listen: 10.0.0.1:0 can be reached from other machines; control "
-            "links stay on loopback until they can be encrypted");
+            "c.yaml:1: decode[0].listen: 10.0.0.1:0 can be reached from other machines; set "
+            "cluster.key_file, which encrypts control links, or keep them on loopback");
   EXPECT_EQ(error_of("workers: {routers: []}"),
             "c.yaml:1: workers.routers: the list is empty; name at least one router");
   EXPECT_EQ(error_of("decode: []"),
@@ -300,6 +299,30 @@ TEST(LoadTest, RefusesWrongOverrides) {
   EXPECT_EQ(error_of("", {"router.listen=0.0.0.0:1"}),
             "--set: router.listen: 0.0.0.0:1 can be reached from other machines; set "
             "router.api_keys_file, or router.allow_keyless: true");
+}
+
+TEST(LoadTest, WithAClusterKeyControlLinksMayLeaveTheMachine) {
+  const std::string keyed = "cluster: {key_file: k}\n";
+  EXPECT_EQ(error_of(keyed), "ok");
+  EXPECT_EQ(error_of(keyed + "router: {control: tcp://0.0.0.0:7800}"), "ok");
+  EXPECT_EQ(error_of(keyed + "workers: {routers: [tcp://baton-routers:7800]}"), "ok");
+  EXPECT_EQ(error_of(keyed + "decode: [{listen: \"10.0.0.1:7801\"}]"), "ok");
+  EXPECT_EQ(error_of(keyed + "prefill: [{advertise: \"p0:0\"}]"), "ok");
+}
+
+TEST(LoadTest, AWorkerOnAnyAddressMustSayWhichOne) {
+  const std::string text = "cluster: {key_file: k}\ndecode: [{listen: \"0.0.0.0:7801\"}]";
+  const Self d0{Role::kDecode, ""};
+  EXPECT_EQ(
+      error_of(text, {}, d0),
+      "c.yaml: decode[0].advertise: listen is 0.0.0.0:7801, so others must be told where this "
+      "worker is; set for example --set worker.advertise=ADDRESS:0 (port 0: that of listen)");
+  EXPECT_EQ(error_of(text, {"worker.advertise=10.0.0.7:0"}, d0), "ok");
+  EXPECT_EQ(error_of(text, {"worker.advertise=0.0.0.0:7801"}, d0),
+            "--set: decode[0].advertise: 0.0.0.0:7801 is no address that others can connect to");
+  // The file is everybody's: only the worker itself has to know.
+  EXPECT_EQ(error_of(text, {}, Self{Role::kPrefill, ""}), "ok");
+  EXPECT_EQ(error_of(text, {}, Self{Role::kRouter, ""}), "ok");
 }
 
 TEST(LoadTest, FindsTheOwnEntry) {

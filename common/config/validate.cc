@@ -45,18 +45,21 @@ Status check_router(const Config& config, const Judge& judge) {
   return Status();
 }
 
-// Control links are not encrypted, and anyone who reaches one could order the workers about.
+// What a listener at this host cannot tell others to connect to.
+bool is_any_address(std::string_view host) {
+  return host == "0.0.0.0" || host == "::" || host == "*";
+}
+
+// Without a key control links are not encrypted, and anyone who reaches one could order the workers
+// about.
 Status check_control_links(const Config& config, const Judge& judge) {
   if (!config.cluster.key_file.empty()) {
-    return judge.fail("cluster.key_file",
-                      "encrypted control links are not supported yet; leave it empty and keep "
-                      "control links on loopback");
+    return Status();
   }
   const auto refuse = [&](const std::string& key, const std::string& address) {
-    return judge.fail(key,
-                      address +
-                          " can be reached from other machines; control links stay on loopback "
-                          "until they can be encrypted");
+    return judge.fail(key, address +
+                               " can be reached from other machines; set cluster.key_file, which "
+                               "encrypts control links, or keep them on loopback");
   };
   if (!control_is_local(config.router.control)) {
     return refuse("router.control", config.router.control);
@@ -77,6 +80,29 @@ Status check_control_links(const Config& config, const Judge& judge) {
         return refuse(key + "advertise", workers[i].advertise);
       }
     }
+  }
+  return Status();
+}
+
+// Of the own entry only: in a file that many machines share each one sets its own address.
+Status check_advertised(const Config& config, const std::optional<Self>& self, const Judge& judge) {
+  if (!self || self->role != Role::kDecode) {
+    return Status();
+  }
+  const Result<const Worker*> own = own_entry(config, *self);
+  if (!own.ok()) {
+    return Status();  // told by whoever needs the entry
+  }
+  const Worker& worker = **own;
+  const std::string key =
+      "decode[" + std::to_string(&worker - config.decode.data()) + "].advertise";
+  if (is_any_address(host_of_address(worker.advertise).value_or(""))) {
+    return judge.fail(key, worker.advertise + " is no address that others can connect to");
+  }
+  if (worker.advertise.empty() && is_any_address(host_of_address(worker.listen).value_or(""))) {
+    return judge.fail(key, "listen is " + worker.listen +
+                               ", so others must be told where this worker is; set for example "
+                               "--set worker.advertise=ADDRESS:0 (port 0: that of listen)");
   }
   return Status();
 }
@@ -131,11 +157,13 @@ Status check_transfer(const Transfer& transfer, const Judge& judge) {
 
 }  // namespace
 
-Status validate(const Config& config, const Origins& origins, std::string_view source) {
+Status validate(const Config& config, const std::optional<Self>& self, const Origins& origins,
+                std::string_view source) {
   const Judge judge(origins, source);
   BATON_RETURN_IF_ERROR(check_router(config, judge));
   BATON_RETURN_IF_ERROR(check_workers(config, judge));
   BATON_RETURN_IF_ERROR(check_control_links(config, judge));
+  BATON_RETURN_IF_ERROR(check_advertised(config, self, judge));
   BATON_RETURN_IF_ERROR(check_transfer(config.transfer, judge));
   if (config.numerics == Numerics::kFast) {
     return judge.fail("numerics", "fast is not supported yet; use invariant");

@@ -174,7 +174,9 @@ std::optional<std::string> host_of_address(std::string_view address) {
 }
 
 bool is_loopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+  // A name may begin with "127.", too.
+  const bool numeric = host.find_first_not_of("0123456789.") == std::string_view::npos;
+  return host == "localhost" || host == "::1" || (numeric && host.starts_with("127."));
 }
 
 }  // namespace baton::config

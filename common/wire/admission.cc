@@ -80,11 +80,10 @@ void Admission::answer() {
   if (question.empty()) {
     return;
   }
-  const bool member =
-      question.size() == kFrames && question[kMechanism] == "CURVE" &&
-      question[kCredentials].size() == member_.size() &&
-      std::equal(member_.begin(), member_.end(),
-                 reinterpret_cast<const uint8_t*>(question[kCredentials].data()));
+  const bool member = question.size() == kFrames && question[kMechanism] == "CURVE" &&
+                      question[kCredentials].size() == member_.size() &&
+                      std::equal(member_.begin(), member_.end(),
+                                 reinterpret_cast<const uint8_t*>(question[kCredentials].data()));
   const std::string id = question.size() > kRequestId ? question[kRequestId] : std::string();
   // Version, request id, status, text, user, metadata.
   const std::array<std::string, 6> reply = {

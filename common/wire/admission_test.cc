@@ -53,7 +53,8 @@ std::string refusal(const std::optional<ClusterKey>& of_listener,
 
 TEST(AdmissionTest, MembersTalk) {
   EXPECT_EQ(refusal(key('D'), key('D')), "");
-  EXPECT_EQ(refusal(key('D'), key('D'), "ipc://" + testing::TempDir() + "baton_admission_test"), "");
+  EXPECT_EQ(refusal(key('D'), key('D'), "ipc://" + testing::TempDir() + "baton_admission_test"),
+            "");
   EXPECT_EQ(refusal(key('D'), key('D'), "tcp://[::1]:*"), "");
 }
 
@@ -91,9 +92,9 @@ TEST(AdmissionTest, TheListenersPublicKeyAloneAdmitsNobody) {
     seen = monitor.drain();
     return seen.failed > 0 || seen.done;
   }));
-  EXPECT_EQ(seen.why, Handshake::kOtherKey);
+  EXPECT_FALSE(seen.done);
   EXPECT_FALSE(listener.receive().has_value());
-  monitor.detach();
+  monitor.release();
   zmq_close(stranger);
 }
 

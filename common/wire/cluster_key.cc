@@ -37,8 +37,9 @@ Status check_rights(const std::string& path, const struct stat& file) {
   }
   const mode_t forbidden = file.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO;
   if ((file.st_mode & forbidden) != 0) {
-    return refuse(path, "can be read by others than its owner; chmod 600 it (a mounted Kubernetes "
-                        "secret: defaultMode: 0400)");
+    return refuse(path,
+                  "can be read by others than its owner; chmod 600 it (a mounted Kubernetes "
+                  "secret: defaultMode: 0400)");
   }
   return Status();
 }
@@ -85,7 +86,7 @@ Result<ClusterKey> ClusterKey::parse(std::string_view text) {
 
 Result<ClusterKey> ClusterKey::read(const std::string& path) {
   const CloseFile file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  struct stat info {};
+  struct stat info{};
   if (file.fd < 0 || ::fstat(file.fd, &info) != 0) {
     const std::string reason = std::strerror(errno);
     return refuse(path, "cannot be read: " + reason + "; " + kHowToMake + path + ")");

@@ -1,7 +1,7 @@
 #pragma once
 
 // The secret that all processes of a cluster share: who has it is a member. docs/security.md has
-// the scheme, docs/adr/0008-cluster-key.md the reasons.
+// the scheme, docs/adr/0009-cluster-key.md the reasons.
 
 #include <array>
 #include <cstdint>

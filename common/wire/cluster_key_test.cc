@@ -52,9 +52,11 @@ TEST_F(ClusterKeyTest, RefusesWhatIsNoKeyWithoutShowingIt) {
                            "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDEy",
                            "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE= twice"}) {
     const std::string message = refusal(text, 0600);
-    EXPECT_THAT(message, HasSubstr("cluster.key_file: '" + path_ + "' holds no key: 32 random "
+    EXPECT_THAT(message, HasSubstr("cluster.key_file: '" + path_ +
+                                   "' holds no key: 32 random "
                                    "bytes in base64 (44 characters) are expected; make one with: "
-                                   "(umask 077; head -c 32 /dev/urandom | base64 > " + path_ + ")"));
+                                   "(umask 077; head -c 32 /dev/urandom | base64 > " +
+                                   path_ + ")"));
     EXPECT_THAT(message, Not(HasSubstr("MDEy")));
   }
   EXPECT_NE(refusal(std::string(5000, 'A'), 0600), "");
@@ -62,14 +64,15 @@ TEST_F(ClusterKeyTest, RefusesWhatIsNoKeyWithoutShowingIt) {
 
 TEST_F(ClusterKeyTest, RefusesAFileThatOthersCanRead) {
   for (const mode_t mode : {0644, 0604, 0602, 0660}) {
-    EXPECT_THAT(refusal(kKey, mode), HasSubstr("can be read by others than its owner; chmod 600 it"))
+    EXPECT_THAT(refusal(kKey, mode),
+                HasSubstr("can be read by others than its owner; chmod 600 it"))
         << std::oct << mode;
   }
 }
 
 TEST_F(ClusterKeyTest, OnlyAFileOfRootMayBeReadByItsGroup) {
   ASSERT_EQ(refusal(kKey, 0600), "");
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
   EXPECT_EQ(refusal(kKey, 0440).empty(), info.st_uid == 0);
 }
@@ -77,8 +80,7 @@ TEST_F(ClusterKeyTest, OnlyAFileOfRootMayBeReadByItsGroup) {
 TEST_F(ClusterKeyTest, NamesAFileThatIsNotThere) {
   EXPECT_THAT(ClusterKey::read("/nowhere/key").status().message(),
               HasSubstr("cluster.key_file: '/nowhere/key' cannot be read: No such file"));
-  EXPECT_THAT(ClusterKey::read(testing::TempDir()).status().message(),
-              HasSubstr("is not a file"));
+  EXPECT_THAT(ClusterKey::read(testing::TempDir()).status().message(), HasSubstr("is not a file"));
 }
 
 TEST_F(ClusterKeyTest, AnEmptyPathIsNoKey) {

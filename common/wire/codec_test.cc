@@ -38,6 +38,9 @@ std::vector<Message> samples() {
   hello.incarnation.value = 9;
   hello.boot_id = "b";
   hello.pid_namespace = "n";
+  hello.network_namespace = "net";
+  hello.shared_memory = "shm";
+  hello.devices = {"lo", "eth0"};
   hello.pid = 12;
   hello.model_hash = {3, 4};
   hello.numerics = "inv-1:split512:2";
@@ -56,6 +59,8 @@ std::vector<Message> samples() {
   info.name = "p0";
   info.incarnation.value = 6;
   info.kv_bytes_per_token = 23040;
+  info.boot_id = "b";
+  info.pid_namespace = "n";
   Tokens tokens;
   tokens.key = body.key;
   tokens.from.value = 5;

@@ -158,6 +158,8 @@ void put(const WorkerInfo& from, pb::WorkerInfo* to) {
   to->set_vocab_size(from.vocab_size);
   to->set_kv_bytes_per_token(from.kv_bytes_per_token);
   to->set_pid(from.pid);
+  to->set_boot_id(from.boot_id);
+  to->set_pid_namespace(from.pid_namespace);
 }
 bool get(const pb::WorkerInfo& from, WorkerInfo* to) {
   if (from.role() > static_cast<uint32_t>(Role::kDecode) || from.incarnation() == 0) {
@@ -180,6 +182,8 @@ bool get(const pb::WorkerInfo& from, WorkerInfo* to) {
   to->vocab_size = from.vocab_size();
   to->kv_bytes_per_token = from.kv_bytes_per_token();
   to->pid = from.pid();
+  to->boot_id = from.boot_id();
+  to->pid_namespace = from.pid_namespace();
   return true;
 }
 
@@ -243,6 +247,8 @@ void put(const Hello& from, pb::Hello* to) {
   to->set_incarnation(from.incarnation.value);
   to->set_boot_id(from.boot_id);
   to->set_pid_namespace(from.pid_namespace);
+  to->set_network_namespace(from.network_namespace);
+  to->set_shared_memory(from.shared_memory);
   to->set_pid(from.pid);
   put(from.model_hash, to->mutable_model_hash());
   to->set_numerics(from.numerics);
@@ -269,6 +275,9 @@ void put(const Hello& from, pb::Hello* to) {
     to->add_transports(transport);
   }
   to->set_worker_address(from.worker_address);
+  for (const std::string& device : from.devices) {
+    to->add_devices(device);
+  }
   to->set_digest(from.digest);
   to->set_heartbeat_ms(from.heartbeat_ms);
 }
@@ -282,6 +291,8 @@ bool get(const pb::Hello& from, Hello* to) {
   to->incarnation.value = from.incarnation();
   to->boot_id = from.boot_id();
   to->pid_namespace = from.pid_namespace();
+  to->network_namespace = from.network_namespace();
+  to->shared_memory = from.shared_memory();
   to->pid = from.pid();
   to->model_hash = get(from.model_hash());
   to->numerics = from.numerics();
@@ -305,6 +316,7 @@ bool get(const pb::Hello& from, Hello* to) {
   }
   to->transports.assign(from.transports().begin(), from.transports().end());
   to->worker_address = from.worker_address();
+  to->devices.assign(from.devices().begin(), from.devices().end());
   to->digest = from.digest();
   to->heartbeat_ms = from.heartbeat_ms();
   return true;

@@ -147,7 +147,9 @@ struct WorkerInfo {
   uint32_t max_context = 0;
   uint32_t vocab_size = 0;
   uint32_t kv_bytes_per_token = 0;
-  uint32_t pid = 0;
+  uint32_t pid = 0;  // means something to processes of the same boot and pid namespace
+  std::string boot_id;
+  std::string pid_namespace;
 };
 struct Register {
   WorkerInfo info;
@@ -203,8 +205,11 @@ struct Hello {
   std::string name;
   Role role = Role::kPrefill;
   Incarnation incarnation;
-  std::string boot_id;  // of the host: same boot id and pid namespace = same machine
+  // What the peer shares with us: common/base/host_identity.h.
+  std::string boot_id;
   std::string pid_namespace;
+  std::string network_namespace;
+  std::string shared_memory;
   uint32_t pid = 0;
   U128 model_hash;
   std::string numerics;
@@ -215,6 +220,7 @@ struct Hello {
   std::vector<HeadRangeInfo> heads;     // of each rank
   std::vector<std::string> transports;  // offered, best first
   std::string worker_address;           // UCX
+  std::vector<std::string> devices;     // of ucx-tcp
   bool digest = true;
   uint32_t heartbeat_ms = 200;
 };

@@ -13,8 +13,8 @@ namespace baton::wire {
 namespace {
 
 constexpr int kEvents = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
-                        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                        ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+                        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                        ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
 struct Event {
   uint16_t kind = 0;
@@ -71,7 +71,7 @@ Result<Monitor> Monitor::attach(void* context, void* socket) {
   return monitor;
 }
 
-void Monitor::detach() {
+void Monitor::release() {
   if (socket_ != nullptr) {
     zmq_socket_monitor(socket_, nullptr, 0);
     socket_ = nullptr;
@@ -82,7 +82,7 @@ void Monitor::detach() {
   }
 }
 
-Monitor::~Monitor() { detach(); }
+Monitor::~Monitor() { release(); }
 Monitor::Monitor(Monitor&& other) noexcept
     : socket_(std::exchange(other.socket_, nullptr)),
       events_(std::exchange(other.events_, nullptr)) {}

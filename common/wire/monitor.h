@@ -30,14 +30,14 @@ class Monitor {
   int poll_fd() const;
   struct Seen {
     bool disconnected = false;
-    bool done = false;                  // a handshake succeeded
-    int failed = 0;                     // handshakes, since the last that succeeded
-    Handshake why = Handshake::kNone;   // of these, the clearest reason
+    bool done = false;                 // a handshake succeeded
+    int failed = 0;                    // handshakes, since the last that succeeded
+    Handshake why = Handshake::kNone;  // of these, the clearest reason
   };
   // Everything since the last call; does not block.
   Seen drain();
   // Before the socket is closed.
-  void detach();
+  void release();
 
  private:
   void* socket_ = nullptr;

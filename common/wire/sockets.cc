@@ -173,7 +173,7 @@ Result<Listener> Listener::bind(Context& context, const std::string& address,
 }
 
 Listener::~Listener() {
-  monitor_.detach();
+  monitor_.release();
   close_socket(socket_);
 }
 Listener::Listener(Listener&& other) noexcept
@@ -201,10 +201,9 @@ void Listener::report_refused(TimePoint now) {
   if (refused_ == 0 || now < next_report_) {
     return;
   }
-  log_warn("refused a peer on the control link",
-           {{"address", address_},
-            {"reason", explain(how_refused_, keyed_)},
-            {"times", std::exchange(refused_, 0)}});
+  log_warn("refused a peer on the control link", {{"address", address_},
+                                                  {"reason", explain(how_refused_, keyed_)},
+                                                  {"times", std::exchange(refused_, 0)}});
   next_report_ = now + kReportEvery;
 }
 
@@ -258,7 +257,7 @@ Result<Connection> Connection::connect(Context& context, const std::string& addr
 }
 
 Connection::~Connection() {
-  monitor_.detach();
+  monitor_.release();
   close_socket(socket_);
 }
 Connection::Connection(Connection&& other) noexcept

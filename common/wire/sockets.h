@@ -97,9 +97,9 @@ class Connection {
   // call.
   int monitor_fd() const { return monitor_.poll_fd(); }
   bool take_disconnected();
-  // Handshakes that have failed one after the other, as of the last take_disconnected(), and why the
-  // last one did ("cluster key does not match ..."). After some failures ZeroMQ does not try again:
-  // make a new connection.
+  // Handshakes that have failed one after the other, as of the last take_disconnected(), and why
+  // the last one did ("cluster key does not match ..."). After some failures ZeroMQ does not try
+  // again: make a new connection.
   int failed_handshakes() const { return failed_handshakes_; }
   const std::string& why_failed() const { return why_failed_; }
 

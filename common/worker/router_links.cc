@@ -7,16 +7,45 @@
 #include "common/base/log.h"
 
 namespace baton::worker {
+namespace {
+
+constexpr Duration kRemakeAfter = 1s;  // a failed handshake
+constexpr Duration kSilence = 10s;     // of an address before it is told of
+// Both descriptors of each, and a few more, fit into one wait_readable().
+constexpr size_t kMaxLinks = 28;
+
+}  // namespace
 
 Result<RouterLinks> RouterLinks::connect(wire::Context& context, const Options& options) {
-  RouterLinks links;
+  BATON_ASSIGN_OR_RETURN(RouterNames names, RouterNames::parse(options.addresses, options.resolver,
+                                                               options.resolve_every));
+  RouterLinks links(context, std::move(names));
   links.options_ = options;
-  for (const std::string& address : options.addresses) {
-    BATON_ASSIGN_OR_RETURN(wire::Connection connection,
-                           wire::Connection::connect(context, address));
-    links.links_.push_back({std::move(connection), Incarnation{}, TimePoint{}, false});
-  }
+  BATON_RETURN_IF_ERROR(links.follow_names());
   return links;
+}
+
+// A link for each address; links to others end with their routers.
+Status RouterLinks::follow_names() {
+  const std::vector<std::string>& addresses = names_.addresses();
+  for (Link& link : links_) {
+    const bool was_listed = link.listed;
+    link.listed = std::find(addresses.begin(), addresses.end(), link.address) != addresses.end();
+    if (was_listed && !link.listed) {
+      log_info("router's address is gone", {{"router", link.address}});
+    }
+  }
+  for (const std::string& address : addresses) {
+    const bool known = std::any_of(links_.begin(), links_.end(),
+                                   [&](const Link& link) { return link.address == address; });
+    if (known || links_.size() >= kMaxLinks) {
+      continue;
+    }
+    BATON_ASSIGN_OR_RETURN(wire::Connection connection,
+                           wire::Connection::connect(*context_, address));
+    links_.emplace_back(std::move(connection), address);
+  }
+  return Status();
 }
 
 void RouterLinks::forget(Link& link) {
@@ -29,17 +58,18 @@ void RouterLinks::forget(Link& link) {
 
 void RouterLinks::lose(Link& link) {
   if (link.router.value != 0) {
-    log_warn("router lost", {{"router", link.connection.address()}});
+    log_warn("router lost", {{"router", link.address}});
   }
   forget(link);
 }
 
 void RouterLinks::handle(Link& link, wire::Message message) {
   if (const auto* welcome = std::get_if<wire::Welcome>(&message)) {
+    link.silent_since = TimePoint{};
     if (!welcome->accepted) {
       if (refusal_ != welcome->reason) {
         log_error("router refused this worker",
-                  {{"router", link.connection.address()}, {"reason", welcome->reason}});
+                  {{"router", link.address}, {"reason", welcome->reason}});
       }
       refusal_ = welcome->reason;
       if (link.router.value != 0) {
@@ -51,7 +81,10 @@ void RouterLinks::handle(Link& link, wire::Message message) {
     if (link.router != welcome->router) {
       lose(link);  // the router was replaced while the connection came back
       link.router = welcome->router;
-      log_info("registered with router", {{"router", link.connection.address()}});
+      link.problem.clear();
+      link.failures = 0;
+      retire_duplicates(link);
+      log_info("registered with router", {{"router", link.address}});
     }
     return;
   }
@@ -60,7 +93,7 @@ void RouterLinks::handle(Link& link, wire::Message message) {
   }
   if (const auto* goodbye = std::get_if<wire::Goodbye>(&message)) {
     if (goodbye->incarnation == link.router) {
-      log_info("router left", {{"router", link.connection.address()}});
+      log_info("router left", {{"router", link.address}});
       forget(link);  // the connection stays open for its successor
     }
     return;
@@ -76,8 +109,8 @@ void RouterLinks::receive(Link& link) {
       return;
     }
     if (!received->message.ok()) {
-      log_warn("message dropped", {{"router", link.connection.address()},
-                                   {"error", received->message.status().message()}});
+      log_warn("message dropped",
+               {{"router", link.address}, {"error", received->message.status().message()}});
       continue;
     }
     handle(link, std::move(received->message).value());
@@ -93,16 +126,78 @@ void RouterLinks::poll() {
   }
 }
 
+// Two addresses of one router: it answers to the one that registered last. The others stay silent
+// while it is there.
+void RouterLinks::retire_duplicates(const Link& newest) {
+  for (Link& other : links_) {
+    if (&other != &newest && other.router == newest.router) {
+      log_warn("two addresses are one router",
+               {{"router", newest.address}, {"also", other.address}});
+      other.router = Incarnation{};
+      other.duplicate_of = newest.router;
+    }
+  }
+}
+
+// After some failures ZeroMQ does not try again, so that the connection is made anew.
+void RouterLinks::check_handshake(Link& link, TimePoint now) {
+  if (link.connection.failed_handshakes() == 0) {
+    return;
+  }
+  if (link.remake_at == TimePoint{}) {
+    link.remake_at = now + kRemakeAfter;
+  }
+  const std::string why = link.connection.why_failed();
+  // The first one may be that of a router about to end.
+  if (link.failures + link.connection.failed_handshakes() > 1 && link.problem != why) {
+    log_error("router refused the control link", {{"router", link.address}, {"reason", why}});
+    link.problem = why;
+    refusal_ = why;
+  }
+  if (now < link.remake_at) {
+    return;
+  }
+  link.failures += link.connection.failed_handshakes();
+  link.remake_at = TimePoint{};
+  Result<wire::Connection> again = wire::Connection::connect(*context_, link.address);
+  if (again.ok()) {
+    link.connection = std::move(*again);
+    link.last_register = TimePoint{};
+  }
+}
+
+void RouterLinks::check_silence(Link& link, TimePoint now) {
+  if (link.router.value != 0 || link.duplicate_of.value != 0 || !link.problem.empty()) {
+    link.silent_since = TimePoint{};
+  } else if (link.silent_since == TimePoint{}) {
+    link.silent_since = now;
+  } else if (now - link.silent_since >= kSilence) {
+    link.problem = "no answer";
+    log_warn("router does not answer yet", {{"router", link.address}});
+  }
+}
+
 void RouterLinks::tick(TimePoint now, const wire::Heartbeat& heartbeat) {
+  if (names_.update(now)) {
+    if (const Status status = follow_names(); !status.ok()) {
+      log_error("no link to a router", {{"error", status.message()}});
+    }
+  }
+  std::erase_if(links_, [](const Link& link) { return !link.listed && link.router.value == 0; });
   for (Link& link : links_) {
+    if (!connected(link.duplicate_of)) {
+      link.duplicate_of = Incarnation{};
+    }
     if (link.router.value != 0) {
       // A full queue means that the router does not read; it will call us dead by itself.
       (void)send_on(link, heartbeat).ok();
-    } else if (now - link.last_register >= options_.heartbeat) {
+    } else if (link.duplicate_of.value == 0 && now - link.last_register >= options_.heartbeat) {
       link.last_register = now;
       (void)send_on(link, wire::Register{info_}).ok();
     }
     receive(link);  // the descriptor is edge triggered: look again after every send
+    check_handshake(link, now);
+    check_silence(link, now);
   }
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
 // A worker's connections to the routers of its configuration: it registers with each until it is
-// welcomed, sends heartbeats, and learns when one is gone. Owned and used by the worker loop's
-// thread.
+// welcomed, sends heartbeats, and learns when one is gone. Names are resolved again and again: a
+// new address gets a link, the link to one that has disappeared is closed once its router is lost.
+// Owned and used by the worker loop's thread.
 
 #include <functional>
 #include <string>
@@ -11,14 +12,17 @@
 #include "common/base/clock.h"
 #include "common/wire/messages.h"
 #include "common/wire/sockets.h"
+#include "common/worker/router_names.h"
 
 namespace baton::worker {
 
 class RouterLinks {
  public:
   struct Options {
-    std::vector<std::string> addresses;  // tcp://host:port
+    std::vector<std::string> addresses;  // tcp://host:port, ipc://path
     Duration heartbeat = 200ms;
+    Resolver* resolver = nullptr;  // outlives the links; null when no address is a name
+    Duration resolve_every = 5s;
   };
   static Result<RouterLinks> connect(wire::Context& context, const Options& options);
 
@@ -49,17 +53,34 @@ class RouterLinks {
 
  private:
   struct Link {
+    Link(wire::Connection c, std::string a) : connection(std::move(c)), address(std::move(a)) {}
+
     wire::Connection connection;
+    std::string address;
     Incarnation router;  // 0 until welcomed
     TimePoint last_register{};
-    bool sent = false;  // since the last receive() that found nothing
+    bool sent = false;         // since the last receive() that found nothing
+    bool listed = true;        // still an address of ours
+    Incarnation duplicate_of;  // its router is reached over a newer link
+    TimePoint remake_at{};     // after a failed handshake
+    int failures = 0;          // of handshakes, over all its connections
+    std::string problem;       // logged
+    TimePoint silent_since{};  // for the line that says that nobody answers
   };
+  RouterLinks(wire::Context& context, RouterNames names)
+      : context_(&context), names_(std::move(names)) {}
+  Status follow_names();
   Status send_on(Link& link, const wire::Message& message);
   void receive(Link& link);
   void handle(Link& link, wire::Message message);
   void forget(Link& link);
   void lose(Link& link);  // the same, with a warning: it did not say goodbye
+  void retire_duplicates(const Link& newest);
+  void check_handshake(Link& link, TimePoint now);
+  void check_silence(Link& link, TimePoint now);
 
+  wire::Context* context_;
+  RouterNames names_;
   Options options_;
   Handlers handlers_;
   wire::WorkerInfo info_;

@@ -1,7 +1,9 @@
 #include "common/worker/router_links.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/worker/testing/fake_resolver.h"
 #include "common/worker/testing/role_host.h"
 
 namespace baton::worker {
@@ -10,9 +12,11 @@ namespace {
 class RouterLinksTest : public testing::Test {
  protected:
   void connect(const std::vector<std::string>& addresses) {
-    links_.emplace(
-        std::move(RouterLinks::connect(context_, {.addresses = addresses, .heartbeat = 10ms}))
-            .value());
+    links_.emplace(std::move(RouterLinks::connect(context_, {.addresses = addresses,
+                                                             .heartbeat = 10ms,
+                                                             .resolver = &resolver_,
+                                                             .resolve_every = 10ms}))
+                       .value());
     links_->set_handlers({[this](wire::Message message, Incarnation router) {
                             messages_.emplace_back(std::move(message), router);
                           },
@@ -44,8 +48,18 @@ class RouterLinksTest : public testing::Test {
     return false;
   }
 
+  // "tcp://name:port" for a router's own address.
+  static std::string named(const FakeRouter& router) {
+    return "tcp://routers" + router.address().substr(router.address().rfind(':'));
+  }
+  // A router at another address with the same port.
+  static std::string beside(const FakeRouter& router, const std::string& host) {
+    return "tcp://" + host + router.address().substr(router.address().rfind(':'));
+  }
+
   SteadyClock clock_;
   wire::Context context_;
+  FakeResolver resolver_;
   std::optional<RouterLinks> links_;
   std::vector<std::pair<wire::Message, Incarnation>> messages_;
   std::vector<Incarnation> lost_;
@@ -168,11 +182,68 @@ TEST_F(RouterLinksTest, RegistersAnewWhenTheRouterGaveItUp) {
   EXPECT_EQ(lost_, std::vector<Incarnation>{{77}}) << "the router has forgotten its runs";
 }
 
+TEST_F(RouterLinksTest, ANameStandsForAllItsAddresses) {
+  FakeRouter first(context_, 77);
+  FakeRouter second(context_, 78, beside(first, "127.0.0.2"));
+  connect({named(first)});
+  EXPECT_TRUE(links_->poll_fds().empty());
+  resolver_.answers["routers"] = {"127.0.0.1", "127.0.0.2", "::1"};
+  ASSERT_TRUE(until({&first, &second}, [&] { return links_->welcomed() == 2; }));
+  EXPECT_TRUE(links_->connected(Incarnation{77}) && links_->connected(Incarnation{78}));
+  EXPECT_EQ(links_->poll_fds().size(), 4u) << "no link to a second family";
+}
+
+TEST_F(RouterLinksTest, FollowsANameOverTime) {
+  FakeRouter first(context_, 77);
+  std::optional<FakeRouter> second(std::in_place, context_, 78, beside(first, "127.0.0.2"));
+  connect({named(first)});
+  ASSERT_TRUE(until({&first}, [&] { return resolver_.asked > 3; })) << "asks until it resolves";
+  EXPECT_EQ(links_->welcomed(), 0);
+  resolver_.answers["routers"] = {"127.0.0.2"};
+  ASSERT_TRUE(until({&first, &*second}, [&] { return links_->connected(Incarnation{78}); }));
+  resolver_.answers["routers"] = {"127.0.0.1"};
+  ASSERT_TRUE(until({&first, &*second}, [&] { return links_->connected(Incarnation{77}); }));
+  EXPECT_TRUE(links_->connected(Incarnation{78})) << "its requests go on while it is there";
+  resolver_.answers.erase("routers");
+  const int asked = resolver_.asked;
+  ASSERT_TRUE(until({&first, &*second}, [&] { return resolver_.asked > asked + 3; }));
+  EXPECT_EQ(links_->welcomed(), 2) << "a name server that fails changes nothing";
+  second.reset();
+  ASSERT_TRUE(until({&first}, [&] { return links_->poll_fds().size() == 2; }));
+  EXPECT_EQ(lost_, std::vector<Incarnation>{{78}});
+  EXPECT_TRUE(links_->connected(Incarnation{77}));
+}
+
+TEST_F(RouterLinksTest, TwoAddressesOfOneRouterAreOneLink) {
+  FakeRouter router(context_, 77, "tcp://0.0.0.0:*");
+  connect({beside(router, "127.0.0.1"), beside(router, "127.0.0.2")});
+  ASSERT_TRUE(until({&router}, [&] { return router.registrations >= 2; }));
+  ASSERT_TRUE(until({&router}, [&] { return router.heartbeats.contains("d0"); }));
+  EXPECT_EQ(links_->welcomed(), 1);
+  const int registrations = router.registrations;
+  router.heartbeats.clear();
+  ASSERT_TRUE(until({&router}, [&] { return router.heartbeats.contains("d0"); }));
+  EXPECT_EQ(router.registrations, registrations);
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(RouterLinksTest, ARouterWithAnotherKeyIsNamedAndLeftAlone) {
+  wire::Context keyed(
+      wire::ClusterKey::parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=").value());
+  FakeRouter router(keyed, 77);
+  connect({router.address()});
+  ASSERT_TRUE(until({&router}, [&] { return !links_->refusal().empty(); }));
+  EXPECT_THAT(links_->refusal(), testing::HasSubstr("set cluster.key_file"));
+  EXPECT_EQ(router.registrations, 0);
+  EXPECT_EQ(links_->welcomed(), 0);
+}
+
 TEST_F(RouterLinksTest, RefusesWhatIsNoAddress) {
-  EXPECT_EQ(RouterLinks::connect(context_, {.addresses = {"nonsense"}, .heartbeat = 10ms})
-                .status()
-                .code(),
-            StatusCode::kInvalidArgument);
+  for (const char* address : {"nonsense", "tcp://a-name:1"}) {
+    EXPECT_EQ(
+        RouterLinks::connect(context_, {.addresses = {address}, .heartbeat = 10ms}).status().code(),
+        StatusCode::kInvalidArgument);
+  }
 }
 
 }  // namespace

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <iostream>
 
+#include "common/base/host_identity.h"
 #include "common/base/log.h"
 #include "common/base/stop_signal.h"
 #include "common/config/effective.h"
 #include "common/config/program_options.h"
 #include "common/device/isa.h"
 #include "common/engine/memory_need.h"
+#include "common/worker/advertised.h"
 #include "common/worker/probes.h"
 
 namespace baton::worker {
@@ -94,7 +96,10 @@ wire::WorkerInfo worker_info(const Environment& env, config::Role role,
   info.vocab_size = static_cast<uint32_t>(model.vocab);
   info.kv_bytes_per_token = static_cast<uint32_t>(
       env.engine.pool(0).layout().token_bytes(model.kv_heads) * static_cast<size_t>(model.layers));
-  info.pid = static_cast<uint32_t>(getpid());
+  const HostIdentity host = this_process();
+  info.pid = host.pid;
+  info.boot_id = host.boot_id;
+  info.pid_namespace = host.pid_namespace;
   return info;
 }
 
@@ -105,6 +110,8 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
   const SteadyClock clock;
   SystemRandom random;
   const Incarnation incarnation{random.next_nonzero()};
+  BATON_ASSIGN_OR_RETURN(const std::optional<wire::ClusterKey> key,
+                         wire::read_cluster_key(config.cluster.key_file));
 
   BATON_ASSIGN_OR_RETURN(const engine::EngineOptions options, engine_options(config, *entry, role));
   BATON_RETURN_IF_ERROR(check_memory(options, entry->name));
@@ -126,12 +133,14 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
                     {std::to_string(blocks.block_tokens()), std::to_string(blocks.total()), "bf16",
                      entry->prefix_cache ? "True" : "False"});
   const Waker waker;
-  wire::Context context;
+  wire::Context context(key);
+  SystemResolver resolver;
   BATON_ASSIGN_OR_RETURN(RouterLinks links,
                          RouterLinks::connect(context, {.addresses = config.workers.routers,
-                                                        .heartbeat = config.workers.heartbeat}));
-  Environment env{config,  *entry, incarnation, clock, random,
-                  *engine, blocks, registry,    waker, links};
+                                                        .heartbeat = config.workers.heartbeat,
+                                                        .resolver = &resolver}));
+  Environment env{config, *entry,   incarnation, clock, random, *engine,
+                  blocks, registry, waker,       links, context};
   WorkerLoop loop({.incarnation = incarnation,
                    .heartbeat = config.workers.heartbeat,
                    .drain_limit = config.workers.drain,
@@ -144,7 +153,8 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> probes,
                          serve_probes(entry->http, loop.health(), clock, registry, limits));
   BATON_ASSIGN_OR_RETURN(const MadeRole made, factory(env));
-  links.set_info(worker_info(env, role, made.transfer_address, probes->url()));
+  links.set_info(worker_info(env, role, made.transfer_address,
+                             advertised_url(probes->url(), entry->advertise)));
   log_info("ready", {{"model", config.model.name},
                      {"isa", std::string(device::isa_name(options.isa))},
                      {"ranks", engine->ranks()},

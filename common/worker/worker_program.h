@@ -31,6 +31,7 @@ struct Environment {
   metrics::Registry& registry;
   const Waker& waker;
   RouterLinks& links;
+  wire::Context& context;  // with the cluster's key
 };
 
 struct MadeRole {

@@ -135,7 +135,7 @@ RoleHost::RoleHost(const HostSetup& setup, wire::Context& context, const std::st
   BATON_CHECK(links.ok(), links.status().to_string());
   links_ = std::make_unique<RouterLinks>(std::move(links).value());
   env_.reset(new Environment{config_, entry_, Incarnation{setup.incarnation}, clock_, random_,
-                             *engine_, *blocks_, *registry_, waker_, *links_});
+                             *engine_, *blocks_, *registry_, waker_, *links_, context});
 }
 
 RoleHost::~RoleHost() {

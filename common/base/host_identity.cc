@@ -1,6 +1,7 @@
-#include "kv_transfer/host_identity.h"
+#include "common/base/host_identity.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,16 +11,34 @@
 #include <fstream>
 #include <utility>
 
-namespace baton::kv_transfer {
+namespace baton {
+namespace {
+
+std::string namespace_link(const char* path) {
+  std::array<char, 64> link{};
+  const ssize_t length = readlink(path, link.data(), link.size());
+  return length > 0 ? std::string(link.data(), static_cast<size_t>(length)) : std::string();
+}
+
+// Each mount of a tmpfs has a device number of its own in the kernel, so that equal numbers are the
+// same files. They are opened with the rights of the user.
+std::string shared_memory() {
+  struct stat info{};
+  if (stat("/dev/shm", &info) != 0) {
+    return {};
+  }
+  return std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino) + ":" +
+         std::to_string(geteuid());
+}
+
+}  // namespace
 
 HostIdentity this_process() {
   HostIdentity id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id.boot_id;
-  std::array<char, 64> link{};
-  const ssize_t length = readlink("/proc/self/ns/pid", link.data(), link.size());
-  if (length > 0) {
-    id.pid_namespace.assign(link.data(), static_cast<size_t>(length));
-  }
+  id.pid_namespace = namespace_link("/proc/self/ns/pid");
+  id.network_namespace = namespace_link("/proc/self/ns/net");
+  id.shared_memory = shared_memory();
   id.pid = static_cast<uint32_t>(getpid());
   return id;
 }
@@ -54,4 +73,4 @@ bool ProcessWatch::ended() const {
   return ::poll(&polled, 1, 0) == 1;
 }
 
-}  // namespace baton::kv_transfer
+}  // namespace baton

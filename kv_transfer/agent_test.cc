@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -117,6 +118,7 @@ class AgentTest : public testing::TestWithParam<const char*> {
     EXPECT_EQ(pools_d_->nonzero_after(table_d, tokens), 0u) << "unused slots travel as zeros";
   }
 
+  std::optional<wire::Context> here_, there_;  // outlive the agents
   SteadyClock clock_;
   SeededRandom random_{99};
   metrics::Registry metrics_p_, metrics_d_;
@@ -125,6 +127,27 @@ class AgentTest : public testing::TestWithParam<const char*> {
   std::optional<TestPools> pools_p_, pools_d_;
   std::unique_ptr<TransferAgent> decode_, prefill_;
 };
+
+TEST_P(AgentTest, AKeyOfTheClusterIsNeededOnBothSides) {
+  here_.emplace(wire::ClusterKey::parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=").value());
+  there_.emplace(wire::ClusterKey::parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDI=").value());
+  pools_p_.emplace(TestShape{});
+  pools_d_.emplace(TestShape{});
+  AgentOptions options_d = options(*pools_d_, wire::Role::kDecode, "d0", 22);
+  AgentOptions options_p = options(*pools_p_, wire::Role::kPrefill, "p0", 11);
+  options_d.context = &*here_;
+  options_p.context = &*there_;
+  start_decode(options_d);
+  start_prefill(options_p);
+  open(64, ids(0, pools_p_->blocks_for(64)));
+  const auto failed = at_p_.take<TransferFailed>();
+  ASSERT_TRUE(failed);
+  EXPECT_THAT(failed->status.message(), HasSubstr("d0: cluster key does not match"));
+  prefill_.reset();
+  options_p.context = &*here_;
+  start_prefill(options_p);
+  transfer(64);
+}
 
 TEST_P(AgentTest, HandsOverEveryByte) {
   start({}, {});

@@ -201,9 +201,12 @@ void Listener::report_refused(TimePoint now) {
   if (refused_ == 0 || now < next_report_) {
     return;
   }
-  log_warn("refused a peer on the control link", {{"address", address_},
-                                                  {"reason", explain(how_refused_, keyed_)},
-                                                  {"times", std::exchange(refused_, 0)}});
+  log_warn("refused a peer on the control link",
+           {{"address", address_},
+            {"reason", how_refused_ == Handshake::kClosed
+                           ? "it closed the handshake: another cluster key, or none"
+                           : explain(how_refused_, keyed_)},
+            {"times", std::exchange(refused_, 0)}});
   next_report_ = now + kReportEvery;
 }
 

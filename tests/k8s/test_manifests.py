@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -22,6 +23,7 @@ K8S = ROOT / "deploy/k8s"
 BIN = pathlib.Path(os.environ.get("BATON_BIN", ROOT / "build/release/bin"))
 KUBERNETES = "1.37.0"
 ROLES = ("router", "prefill", "decode")
+POD = {"metadata.name": "baton-decode-6f8c9d7b5c-x2x4z", "status.podIP": "10.2.3.4"}
 GRACE_SECONDS = 15  # on top of the drain
 MOST_SHM = "64Mi"
 
@@ -218,6 +220,39 @@ class ManifestTest(unittest.TestCase):
             self.assertIn(f"worker.advertise=$(POD_IP):{ports_of(role)['transfer']}", args)
             self.assertEqual(cluster()["workers"]["share_machine"], False)
             self.assertIn("ucx-tcp", cluster()["transfer"]["transports"])
+
+    def test_pods_without_a_key_are_refused_by_the_programs(self):
+        text = cluster_text().replace("key_file: /etc/baton/keys/cluster.key", 'key_file: ""')
+        done = self.check_config("router", text)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("router.control", done.stderr)
+
+    def test_programs_take_the_cluster_file_with_the_arguments_of_their_pods(self):
+        for role in ROLES:
+            done = self.check_config(role, cluster_text())
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if role != "router":
+                effective = yaml.safe_load(done.stdout)[role][0]
+                self.assertEqual(effective["name"], POD["metadata.name"])
+                self.assertEqual(effective["advertise"], POD["status.podIP"] + ":7900")
+
+    def check_config(self, role, text):
+        """The role's own command line, with the file in place of the mounted one."""
+        container = container_of(role)
+        fields = {env["name"]: POD[env["valueFrom"]["fieldRef"]["fieldPath"]]
+                  for env in container.get("env", []) if "valueFrom" in env}
+        args = [re.sub(r"\$\((\w+)\)", lambda match: fields[match[1]], arg)
+                for arg in container["args"]]
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(text)
+            file.flush()
+            at = args.index("--config") + 1
+            self.assertIn(str(pathlib.PurePosixPath(args[at]).parent),
+                          [mount["mountPath"] for mount in container["volumeMounts"]])
+            args[at] = file.name
+            (program,) = container["command"]
+            return subprocess.run([BIN / program, *args, "--check-config"], capture_output=True,
+                                  text=True, check=False, timeout=30)
 
 
 class NetworkPolicyTest(unittest.TestCase):

@@ -226,6 +226,9 @@ void DecodeRole::lane_done(Lane& lane, engine::SequenceOutput& output) {
     return;
   }
   lane.sequence.fed(count, env_.blocks, run.body.cache_salt);
+  if (lane.choice == Lane::kBase) {
+    ++run.timings.prefill_chunks;
+  }
   if (lane.sequence.pending() > 0) {
     return;
   }

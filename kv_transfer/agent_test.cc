@@ -113,6 +113,8 @@ class AgentTest : public testing::TestWithParam<const char*> {
     EXPECT_EQ(acked->bytes, committed->bytes);
     EXPECT_EQ(acked->first_data_seconds > 0, acked->bytes > 0);
     EXPECT_LE(acked->first_data_seconds, acked->seconds);
+    EXPECT_GT(acked->grant_seconds, 0);
+    EXPECT_LE(acked->grant_seconds, acked->seconds);
     EXPECT_EQ(committed->commit.timings.first_data_ms, acked->first_data_seconds * 1e3);
     EXPECT_EQ(pools_d_->mismatches(table_d, seed, 0, tokens), 0u);
     EXPECT_EQ(pools_d_->nonzero_after(table_d, tokens), 0u) << "unused slots travel as zeros";

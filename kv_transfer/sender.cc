@@ -198,6 +198,7 @@ void SenderTable::begin_granted(Transfer& transfer, Session& session, TimePoint 
   const PiecePlan& plan = session.link->plan;
   transfer.posted.assign(static_cast<size_t>(plan.layers() * plan.target_ranks()),
                          transfer.first_piece);
+  transfer.granted = now;
   transfer.last_progress = now;
   if (transfer.commit_called) {
     transfer.deadline =
@@ -268,6 +269,7 @@ void SenderTable::send_commit(Transfer& transfer, TimePoint now) {
   message.choices = transfer.choices;
   message.timings = transfer.timings;
   message.timings.first_data_ms = transfer.first_data_seconds() * 1e3;
+  message.timings.grant_ms = to_ms(transfer.granted - transfer.opened);
   transfer.next_resend = now + context_.options.timeouts.commit_ack;
   transfer.last_progress = now;
   sessions_.send(*session, message);
@@ -418,7 +420,11 @@ void SenderTable::finish(Transfer& transfer, TimePoint now) {
     acked.seconds = to_seconds(now - transfer.opened);
     acked.visible_seconds = to_seconds(now - transfer.committed);
     acked.first_data_seconds = transfer.first_data_seconds();
-    context_.metrics.acked(acked.seconds, acked.visible_seconds);
+    acked.grant_seconds = to_seconds(transfer.granted - transfer.opened);
+    // Without DATA (the receiver had all) the hand-over is the commit alone.
+    const TimePoint begin =
+        transfer.first_posted == TimePoint{} ? transfer.committed : transfer.first_posted;
+    context_.metrics.acked(to_seconds(now - begin), acked.visible_seconds);
     context_.emit(std::move(acked));
   } else {
     context_.metrics.failed(transfer.why.code());

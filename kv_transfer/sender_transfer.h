@@ -30,7 +30,7 @@ struct SenderTable::Transfer {
   std::vector<wire::CommittedChoice> choices;
   wire::RunTimings timings;
 
-  TimePoint opened, first_posted, committed, last_progress;
+  TimePoint opened, granted, first_posted, committed, last_progress;
   TimePoint deadline = TimePoint::max();  // of the transfer, from commit() on
   TimePoint next_resend = TimePoint::max();
   Duration resend_delay{};

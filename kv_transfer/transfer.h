@@ -97,6 +97,7 @@ struct TransferAcked {
   double seconds = 0;             // RESERVE to COMMIT_ACK
   double visible_seconds = 0;     // from commit() to COMMIT_ACK
   double first_data_seconds = 0;  // from open() to the first DATA; 0 when nothing had to be sent
+  double grant_seconds = 0;       // from open() to GRANT
 };
 struct TransferFailed {
   TransferId id = 0;

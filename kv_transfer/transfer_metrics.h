@@ -36,6 +36,8 @@ class TransferMetrics {
   void sent_bytes(std::string_view transport, uint64_t bytes);
   void received_bytes(std::string_view transport, uint64_t bytes);
   void failed(StatusCode code);
+  // From the first byte (or COMMIT, when there was none) to the acknowledgement, and from commit()
+  // to the acknowledgement.
   void acked(double seconds, double visible_seconds);
   void lease_expired();
   void dropped(DropReason reason);

@@ -258,6 +258,7 @@ void PrefillRole::on_step_done(engine::StepOutput output) {
       continue;
     }
     run.sequence.fed(count, env_.blocks, run.request.body.cache_salt);
+    ++run.timings.prefill_chunks;
     if (run.transfer != 0 && !pushed_in_step(run)) {
       announce_written(run);  // its transfer was opened while the step ran
     }
@@ -287,9 +288,6 @@ void PrefillRole::finish_prompt(PrefillRun& run, engine::SequenceOutput& output)
     choice.finished = worker::wire_finish(sampled.finish);
     all_finished = all_finished && choice.finished != wire::FinishReason::kNone;
     run.sampled.push_back(std::move(choice));
-  }
-  if (all_finished) {
-    send_timings(run);  // first: with its last token the router forgets the run
   }
   for (const wire::CommittedChoice& choice : run.sampled) {
     send_tokens(run, choice);
@@ -367,6 +365,7 @@ void PrefillRole::on_acked(const kv_transfer::TransferAcked& acked) {
   run->timings.transfer_visible_ms = acked.visible_seconds * 1e3;
   run->timings.transfer_bytes = acked.bytes;
   run->timings.first_data_ms = acked.first_data_seconds * 1e3;
+  run->timings.grant_ms = acked.grant_seconds * 1e3;
   send_timings(*run);
   close(*run, "handed over");
 }
@@ -413,6 +412,9 @@ void PrefillRole::send_tokens(const PrefillRun& run, const wire::CommittedChoice
   tokens.ids = choice.output;
   tokens.logprobs = choice.logprobs;
   tokens.finish = choice.finished;
+  if (choice.index == 0) {
+    tokens.timings = run.timings;  // what is known before the hand-over is over
+  }
   (void)env_.links.send(run.router, tokens).ok();  // a lost router ends its runs by itself
 }
 

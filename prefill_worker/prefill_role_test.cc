@@ -231,7 +231,14 @@ TEST_F(PrefillRoleTest, TellsTheTimesOfTheTransferAfterItsEnd) {
   start();
   prefill(body(1, 100, 8));
   ASSERT_TRUE(until([&] { return router_.tokens.size() == 2; }));
+  // With the first token what is known by then, so that the router has it whatever happens next.
+  ASSERT_TRUE(router_.tokens[0].timings);
+  EXPECT_EQ(router_.tokens[0].timings->prompt_tokens_computed, 100u);
+  EXPECT_GT(router_.tokens[0].timings->prefill_ms, 0);
+  EXPECT_GE(router_.tokens[0].timings->prefill_chunks, 2u);  // of at most 64 tokens
+  EXPECT_EQ(router_.tokens[0].timings->transport, "");
   ASSERT_TRUE(router_.tokens[1].timings);
+  EXPECT_GT(router_.tokens[1].timings->grant_ms, 0);
   EXPECT_EQ(router_.tokens[1].timings->transport, "inproc");
   EXPECT_GT(router_.tokens[1].timings->transfer_bytes, 0u);
   EXPECT_EQ(router_.tokens[1].timings->prompt_tokens_computed, 100u);

@@ -40,7 +40,7 @@ std::vector<Row> router_rows(Router& router) {
       {"router", "drain", &router.drain, "How long running requests may take to end after SIGTERM.",
        Form::kPlain, 0, kForever},
       {"router", "request_log", &router.request_log,
-       "File for one JSON line a request. Not supported yet."},
+       "File for one JSON line a request: sizes, decision, predicted and measured times."},
       {"router", "request_timeout", &router.request_timeout, "Limit of a whole request.",
        Form::kPlain, 0.001, kForever},
       {"router", "max_waiting", &router.max_waiting,

@@ -221,8 +221,7 @@ TEST(LoadTest, ChecksHowKeysAgree) {
               HasSubstr("tcp://127.evil.example:7800 can be reached from other machines"));
   EXPECT_EQ(error_of("numerics: fast"),
             "c.yaml:1: numerics: fast is not supported yet; use invariant");
-  EXPECT_EQ(error_of("router: {request_log: log}"),
-            "c.yaml:1: router.request_log: is not supported yet; leave it empty");
+  EXPECT_EQ(error_of("router: {request_log: log}"), "ok");
   EXPECT_EQ(error_of("decode: [{listen: \"10.0.0.1:0\"}]"),
             "c.yaml:1: decode[0].listen: 10.0.0.1:0 can be reached from other machines; set "
             "cluster.key_file, which encrypts control links, or keep them on loopback");

@@ -168,9 +168,6 @@ Status validate(const Config& config, const std::optional<Self>& self, const Ori
   if (config.numerics == Numerics::kFast) {
     return judge.fail("numerics", "fast is not supported yet; use invariant");
   }
-  if (!config.router.request_log.empty()) {
-    return judge.fail("router.request_log", "is not supported yet; leave it empty");
-  }
   if (config.workers.heartbeat >= config.router.worker_timeout) {
     return judge.fail("workers.heartbeat", format_duration(config.workers.heartbeat) +
                                                " must be shorter than router.worker_timeout, " +

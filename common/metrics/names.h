@@ -70,9 +70,15 @@ enum class MetricId : uint8_t {
   kPromptTokensComputed,
   kEngineStepSeconds,
   kEngineBatchSequences,
+  kEngineFlops,
+  kEngineBytes,
+  kEngineRooflineSeconds,
+  kMachinePeakFlops,
+  kMachinePeakBytesPerSecond,
   kPredictedTtftErrorRatio,
   kLinkTransportInfo,
   kIgnoredRequestFields,
+  kRequestLogDropped,
   kCount,
 };
 
@@ -246,6 +252,18 @@ inline constexpr std::array<MetricInfo, static_cast<size_t>(MetricId::kCount)> k
                     "Time of one engine step: prefill, decode or mixed."),
     rows::histogram(MetricId::kEngineBatchSequences, "baton_engine_batch_sequences", kByWorkers,
                     kBatchBuckets, {}, "Sequences in one engine step."),
+    rows::counter(MetricId::kEngineFlops, "baton_engine_flops_total", kByWorkers, {"kind"},
+                  "Floating point operations that the model needs for the steps done."),
+    rows::counter(MetricId::kEngineBytes, "baton_engine_bytes_total", kByWorkers, {"kind"},
+                  "Bytes of weights and KV that the steps done had to read."),
+    rows::counter(MetricId::kEngineRooflineSeconds, "baton_engine_roofline_seconds_total",
+                  kByWorkers, {"kind"},
+                  "Time that the steps done would take at the machine's peaks; divided by the sum "
+                  "of baton_engine_step_seconds the share of the roofline."),
+    rows::gauge(MetricId::kMachinePeakFlops, "baton_machine_peak_flops", kByWorkers, {},
+                "FLOP/s that the compute threads reach in a loop of the products' instruction."),
+    rows::gauge(MetricId::kMachinePeakBytesPerSecond, "baton_machine_peak_bytes_per_second",
+                kByWorkers, {}, "Bytes/s at which the compute threads read the weights."),
     rows::histogram(MetricId::kPredictedTtftErrorRatio, "baton_predicted_ttft_error_ratio",
                     kByRouter, kErrorRatioBuckets, {},
                     "Predicted time to first token divided by the measured."),
@@ -253,6 +271,8 @@ inline constexpr std::array<MetricInfo, static_cast<size_t>(MetricId::kCount)> k
                {"peer", "transport"}, "Transport in use on the link to a peer; 1 while it is up."),
     rows::counter(MetricId::kIgnoredRequestFields, "baton_ignored_request_fields_total", kByRouter,
                   {"field"}, "Unknown request fields that were accepted and ignored."),
+    rows::counter(MetricId::kRequestLogDropped, "baton_request_log_dropped_total", kByRouter, {},
+                  "Lines of router.request_log that could not be written."),
 };
 
 constexpr const MetricInfo& metric_info(MetricId id) { return kMetrics[static_cast<size_t>(id)]; }

@@ -10,8 +10,10 @@ namespace {
 // Reads one thread's share of a rank's matrices, once a pass.
 class ShareReader {
  public:
-  ShareReader(int thread, int threads, device::Isa isa, const Clock& clock)
-      : thread_(thread), threads_(threads), isa_(isa), clock_(clock) {}
+  ShareReader(int thread, int threads, device::Isa isa, const Clock& clock, Duration time)
+      : thread_(thread), threads_(threads), isa_(isa), clock_(clock), until_(clock.now() + time) {}
+
+  bool over() const { return bytes_ > 0 && clock_.now() >= until_; }
 
   double bytes() const { return bytes_; }
 
@@ -40,7 +42,7 @@ class ShareReader {
     const int begin = matrix.panels() * thread_ / threads_;
     const int end = matrix.panels() * (thread_ + 1) / threads_;
     const size_t size = matrix.panel_bytes() * static_cast<size_t>(end - begin);
-    if (size > 0) {
+    if (size > 0 && !over()) {  // large weights take much longer than the probe
       kernels::probe_read_bytes(isa_, clock_, std::span(matrix.panel(begin), size), Duration(0));
       bytes_ += static_cast<double>(size);
     }
@@ -50,6 +52,7 @@ class ShareReader {
   const int threads_;
   const device::Isa isa_;
   const Clock& clock_;
+  const TimePoint until_;
   double bytes_ = 0;
 };
 
@@ -59,8 +62,8 @@ MachineProbe probe_machine(const RankWeights& weights, int thread, int threads, 
                            const Clock& clock, Duration time) {
   MachineProbe probe;
   probe.flops = kernels::probe_peak_flops(isa, clock, time);
-  ShareReader reader(thread, threads, isa, clock);
   const TimePoint begin = clock.now();
+  ShareReader reader(thread, threads, isa, clock, time);
   TimePoint end = begin;
   do {
     reader.read(weights);

@@ -15,7 +15,7 @@ struct MachineProbe {
 };
 
 // Of thread `thread` of `threads` of the rank: peak arithmetic for about `time`, then its share of
-// every matrix read again and again for about `time`, at least once.
+// the matrices read one after the other, again and again, for about `time`.
 MachineProbe probe_machine(const RankWeights& weights, int thread, int threads, device::Isa isa,
                            const Clock& clock, Duration time);
 

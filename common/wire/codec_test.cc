@@ -30,7 +30,7 @@ RunBody sample_body() {
 // One filled instance of every message.
 std::vector<Message> samples() {
   const RunBody body = sample_body();
-  const RunTimings timings{"p0", 1.5, 2.5, 3, 4, "ucx-posix", 5.5, 6.5, 7, 8.5};
+  const RunTimings timings{"p0", 1.5, 2.5, 3, 4, "ucx-posix", 5.5, 6.5, 7, 8.5, 9.5, 10};
   const TokenLogprob logprob{-0.25f, {{7, -0.25f}, {8, -1.5f}}};
   Hello hello;
   hello.name = "d0";
@@ -55,6 +55,9 @@ std::vector<Message> samples() {
   heartbeat.links = {{"d0", "ucx-posix"}};
   heartbeat.cache_added = {{1, 2}};
   heartbeat.cache_removed = {{3, 4}};
+  heartbeat.recent.prefill_tokens_per_s = 1000;
+  heartbeat.recent.decode_roofline_share = 0.5;
+  heartbeat.recent.preemptions = 0;
   WorkerInfo info;
   info.name = "p0";
   info.incarnation.value = 6;

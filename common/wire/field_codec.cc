@@ -1,5 +1,8 @@
 #include "common/wire/field_codec.h"
 
+#include <cmath>
+#include <optional>
+
 namespace baton::wire {
 
 void put(const U128& from, pb::U128* to) {
@@ -126,6 +129,8 @@ void put(const RunTimings& from, pb::RunTimings* to) {
   to->set_transfer_visible_ms(from.transfer_visible_ms);
   to->set_transfer_bytes(from.transfer_bytes);
   to->set_first_data_ms(from.first_data_ms);
+  to->set_grant_ms(from.grant_ms);
+  to->set_prefill_chunks(from.prefill_chunks);
 }
 void get(const pb::RunTimings& from, RunTimings* to) {
   to->prefill_worker = from.prefill_worker();
@@ -138,6 +143,8 @@ void get(const pb::RunTimings& from, RunTimings* to) {
   to->transfer_visible_ms = from.transfer_visible_ms();
   to->transfer_bytes = from.transfer_bytes();
   to->first_data_ms = from.first_data_ms();
+  to->grant_ms = from.grant_ms();
+  to->prefill_chunks = from.prefill_chunks();
 }
 
 void put(const WorkerInfo& from, pb::WorkerInfo* to) {
@@ -187,6 +194,40 @@ bool get(const pb::WorkerInfo& from, WorkerInfo* to) {
   return true;
 }
 
+namespace {
+
+void put(const RecentLoad& from, pb::RecentLoad* to) {
+  const auto set = [to](void (pb::RecentLoad::*setter)(double), std::optional<double> value) {
+    if (value) {
+      (to->*setter)(*value);
+    }
+  };
+  set(&pb::RecentLoad::set_prefill_tokens_per_s, from.prefill_tokens_per_s);
+  set(&pb::RecentLoad::set_prefill_roofline_share, from.prefill_roofline_share);
+  set(&pb::RecentLoad::set_decode_tokens_per_s, from.decode_tokens_per_s);
+  set(&pb::RecentLoad::set_decode_roofline_share, from.decode_roofline_share);
+  set(&pb::RecentLoad::set_batch_mean, from.batch_mean);
+  set(&pb::RecentLoad::set_preemptions, from.preemptions);
+  set(&pb::RecentLoad::set_prefix_hit_ratio, from.prefix_hit_ratio);
+  set(&pb::RecentLoad::set_step_ms_p50, from.step_ms_p50);
+}
+void get(const pb::RecentLoad& from, RecentLoad* to) {
+  const auto value = [](bool there, double number) {
+    return there && std::isfinite(number) ? std::optional(number) : std::nullopt;
+  };
+  to->prefill_tokens_per_s = value(from.has_prefill_tokens_per_s(), from.prefill_tokens_per_s());
+  to->prefill_roofline_share =
+      value(from.has_prefill_roofline_share(), from.prefill_roofline_share());
+  to->decode_tokens_per_s = value(from.has_decode_tokens_per_s(), from.decode_tokens_per_s());
+  to->decode_roofline_share = value(from.has_decode_roofline_share(), from.decode_roofline_share());
+  to->batch_mean = value(from.has_batch_mean(), from.batch_mean());
+  to->preemptions = value(from.has_preemptions(), from.preemptions());
+  to->prefix_hit_ratio = value(from.has_prefix_hit_ratio(), from.prefix_hit_ratio());
+  to->step_ms_p50 = value(from.has_step_ms_p50(), from.step_ms_p50());
+}
+
+}  // namespace
+
 void put(const Heartbeat& from, pb::Heartbeat* to) {
   to->set_incarnation(from.incarnation.value);
   to->set_draining(from.draining);
@@ -213,6 +254,7 @@ void put(const Heartbeat& from, pb::Heartbeat* to) {
     put(hash, to->add_cache_removed());
   }
   to->set_cache_overflow(from.cache_overflow);
+  put(from.recent, to->mutable_recent());
 }
 void get(const pb::Heartbeat& from, Heartbeat* to) {
   to->incarnation.value = from.incarnation();
@@ -238,6 +280,7 @@ void get(const pb::Heartbeat& from, Heartbeat* to) {
     to->cache_removed.push_back(get(hash));
   }
   to->cache_overflow = from.cache_overflow();
+  get(from.recent(), &to->recent);
 }
 
 void put(const Hello& from, pb::Hello* to) {

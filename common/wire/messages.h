@@ -89,7 +89,8 @@ struct Cancel {
 
 // ---------------------------------------------------------------- results (workers -> router)
 
-// Where the time of a run went; zero where it does not apply. Sent with the last TOKENS of a leg.
+// Where the time of a run went; zero where it does not apply. P sends it with its first TOKENS, and
+// again, complete, after the hand-over; D with the first of its own.
 struct RunTimings {
   std::string prefill_worker;
   double queue_ms = 0;
@@ -100,7 +101,9 @@ struct RunTimings {
   double transfer_ms = 0;          // first RESERVE to COMMIT_ACK, as P saw it
   double transfer_visible_ms = 0;  // of this, what came after the prefill's end
   uint64_t transfer_bytes = 0;
-  double first_data_ms = 0;  // of transfer_ms, what passed before the first KV left
+  double first_data_ms = 0;     // of transfer_ms, what passed before the first KV left
+  double grant_ms = 0;          // of transfer_ms, what passed before D had room
+  uint32_t prefill_chunks = 0;  // steps that computed the prompt
 };
 
 struct Tokens {
@@ -164,6 +167,18 @@ struct LinkInfo {
   std::string peer;
   std::string transport;
 };
+// What a worker's steps reached over the last half minute; a value is missing when nothing ran that
+// it could be of. For people: nothing is decided by it.
+struct RecentLoad {
+  std::optional<double> prefill_tokens_per_s;    // while steps with prompts ran
+  std::optional<double> prefill_roofline_share;  // of these steps
+  std::optional<double> decode_tokens_per_s;     // while steps with streams ran
+  std::optional<double> decode_roofline_share;   // of steps without prompts
+  std::optional<double> batch_mean;              // sequences in a step
+  std::optional<double> preemptions;
+  std::optional<double> prefix_hit_ratio;
+  std::optional<double> step_ms_p50;
+};
 struct Heartbeat {
   Incarnation incarnation;
   bool draining = false;
@@ -182,6 +197,7 @@ struct Heartbeat {
   // Hints for placement: block hashes that entered and left the prefix cache.
   std::vector<U128> cache_added, cache_removed;
   bool cache_overflow = false;  // some were dropped: forget what was known
+  RecentLoad recent;
 };
 // The sender, a worker or a router, is about to exit as asked.
 struct Goodbye {

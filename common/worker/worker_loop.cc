@@ -28,6 +28,12 @@ void Waker::clear() const {
   (void)!read(fd_, &count, sizeof(count));
 }
 
+WorkerLoop::KindMetrics::KindMetrics(metrics::Registry& registry, std::string_view kind)
+    : seconds(registry.histogram(metrics::MetricId::kEngineStepSeconds, {kind})),
+      flops(registry.counter(metrics::MetricId::kEngineFlops, {kind})),
+      bytes(registry.counter(metrics::MetricId::kEngineBytes, {kind})),
+      roofline_seconds(registry.counter(metrics::MetricId::kEngineRooflineSeconds, {kind})) {}
+
 WorkerLoop::WorkerLoop(Options options, const Clock& clock, engine::Engine& engine,
                        kv_cache::BlockPool& blocks, RouterLinks& links, metrics::Registry& registry,
                        const Waker& waker)
@@ -39,27 +45,45 @@ WorkerLoop::WorkerLoop(Options options, const Clock& clock, engine::Engine& engi
       waker_(waker),
       finished_({.items = 1}, [&waker] { waker.wake(); }),
       registry_(registry),
-      step_prefill_(registry.histogram(metrics::MetricId::kEngineStepSeconds, {"prefill"})),
-      step_decode_(registry.histogram(metrics::MetricId::kEngineStepSeconds, {"decode"})),
-      step_mixed_(registry.histogram(metrics::MetricId::kEngineStepSeconds, {"mixed"})),
+      prefill_steps_(registry, "prefill"),
+      decode_steps_(registry, "decode"),
+      mixed_steps_(registry, "mixed"),
       batch_sequences_(registry.histogram(metrics::MetricId::kEngineBatchSequences)),
       step_tokens_(registry.histogram(metrics::MetricId::kIterationTokens)),
       cache_usage_(registry.gauge(metrics::MetricId::kKvCacheUsage)),
+      peak_flops_(registry.gauge(metrics::MetricId::kMachinePeakFlops)),
+      peak_bytes_(registry.gauge(metrics::MetricId::kMachinePeakBytesPerSecond)),
       cache_queries_(registry.counter(metrics::MetricId::kPrefixCacheQueries)),
-      cache_hits_(registry.counter(metrics::MetricId::kPrefixCacheHits)) {}
+      cache_hits_(registry.counter(metrics::MetricId::kPrefixCacheHits)),
+      preemptions_(registry.counter(metrics::MetricId::kPreemptions)) {}
+
+// Neighbours on the same CPUs make a probe too low, never too high: the highest of a few counts.
+void WorkerLoop::probe_machine() {
+  constexpr Duration kProbeTime = 8ms;  // of arithmetic, and as much of reading
+  constexpr Duration kPause = 2s;
+  const model::MachineProbe probe = engine_.probe(kProbeTime);
+  peak_.flops = std::max(peak_.flops, probe.flops);
+  peak_.read_bytes_per_s = std::max(peak_.read_bytes_per_s, probe.read_bytes_per_s);
+  peak_flops_.set(peak_.flops);
+  peak_bytes_.set(peak_.read_bytes_per_s);
+  --probes_left_;
+  next_probe_ = clock_.now() + kPause;
+}
 
 void WorkerLoop::start_step(Role& role) {
   std::unique_ptr<engine::BatchPlan> plan = role.plan_step();
   if (plan == nullptr) {
     return;
   }
-  step_prompt_rows_ = 0;
-  size_t tokens = 0;
+  step_ = {};
+  step_.sequences = static_cast<int>(plan->sequences.size());
   for (const engine::SequencePlan& sequence : plan->sequences) {
-    step_prompt_rows_ += sequence.tokens.size() > 1 ? 1 : 0;
-    tokens += sequence.tokens.size();
+    const bool prompt = sequence.tokens.size() > 1 || options_.prompts_only;
+    (prompt ? step_.prompt_tokens : step_.decode_tokens) +=
+        static_cast<int>(sequence.tokens.size());
   }
-  step_tokens_.observe(static_cast<double>(tokens));
+  step_cost_ = engine::step_cost(engine_, *plan);
+  step_tokens_.observe(step_.prompt_tokens + step_.decode_tokens);
   batch_sequences_.observe(static_cast<double>(plan->sequences.size()));
   step_running_ = true;
   health_.compute_moved_ns = clock_.now().time_since_epoch().count();
@@ -76,15 +100,22 @@ void WorkerLoop::finish_step(Role& role) {
   }
   step_running_ = false;
   health_.step_running = false;
-  const auto sequences = static_cast<int>(output->sequences.size());
-  if (step_prompt_rows_ == 0) {
-    step_decode_.observe(output->seconds);
-  } else if (step_prompt_rows_ == sequences) {
-    step_prefill_.observe(output->seconds);
-  } else {
-    step_mixed_.observe(output->seconds);
-  }
+  observe_step(output->seconds);
   role.on_step_done(std::move(*output));
+}
+
+void WorkerLoop::observe_step(double seconds) {
+  step_.ended = clock_.now();
+  step_.seconds = seconds;
+  step_.roofline_seconds = engine::roofline_seconds(step_cost_, peak_);
+  recent_steps_.add(step_);
+  KindMetrics& kind = step_.prompt_tokens == 0   ? decode_steps_
+                      : step_.decode_tokens == 0 ? prefill_steps_
+                                                 : mixed_steps_;
+  kind.seconds.observe(seconds);
+  kind.flops.add(step_cost_.flops);
+  kind.bytes.add(step_cost_.bytes);
+  kind.roofline_seconds.add(step_.roofline_seconds);
 }
 
 void WorkerLoop::export_metrics() {
@@ -137,8 +168,15 @@ void WorkerLoop::tick(Role& role) {
   heartbeat.cache_removed = std::move(events.removed);
   heartbeat.cache_overflow = events.overflow;
   role.describe_load(heartbeat);
+  const kv_cache::BlockPool::CacheStats stats = blocks_.stats();
+  heartbeat.recent =
+      recent_steps_.summary(now, {static_cast<double>(stats.query_tokens),
+                                  static_cast<double>(stats.hit_tokens), preemptions_.value()});
   links_.tick(now, heartbeat);
   export_metrics();
+  if (probes_left_ > 0 && now >= next_probe_ && !step_running_ && role.idle()) {
+    probe_machine();
+  }
 }
 
 void WorkerLoop::begin_drain(Role& role) {
@@ -181,6 +219,7 @@ void WorkerLoop::run(Role& role) {
                          role.on_message(std::move(message), router);
                        },
                        [&role](Incarnation router) { role.on_router_lost(router); }});
+  probe_machine();  // before the first step, so that each has its share
   while (true) {
     const TimePoint now = clock_.now();
     health_.last_turn_ns = now.time_since_epoch().count();

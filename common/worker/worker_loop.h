@@ -10,10 +10,12 @@
 #include "common/base/bounded_queue.h"
 #include "common/base/clock.h"
 #include "common/engine/engine.h"
+#include "common/engine/step_cost.h"
 #include "common/kv_cache/block_pool.h"
 #include "common/metrics/registry.h"
 #include "common/worker/role.h"
 #include "common/worker/router_links.h"
+#include "common/worker/step_window.h"
 
 namespace baton::worker {
 
@@ -51,6 +53,7 @@ class WorkerLoop {
     // After the drain's limit: for what was failed to let go of its blocks.
     Duration drain_grace = 5s;
     Duration stuck_after = 1s;  // a step without a layer's end
+    bool prompts_only = false;  // a prefill worker: its single tokens are prompts, too
     int stop_fd = -1;           // readable when the process is asked to stop (signalfd)
   };
   WorkerLoop(Options options, const Clock& clock, engine::Engine& engine,
@@ -65,7 +68,16 @@ class WorkerLoop {
   void run(Role& role);
 
  private:
+  // The metrics of one kind of step.
+  struct KindMetrics {
+    KindMetrics(metrics::Registry& registry, std::string_view kind);
+    metrics::Histogram seconds;
+    metrics::Counter flops, bytes, roofline_seconds;
+  };
+
+  void probe_machine();
   void start_step(Role& role);
+  void observe_step(double seconds);
   void finish_step(Role& role);
   void tick(Role& role);
   void watch_step(Role& role, TimePoint now);
@@ -82,7 +94,12 @@ class WorkerLoop {
   const Waker& waker_;
   BoundedQueue<engine::StepOutput> finished_;
   bool step_running_ = false;
-  int step_prompt_rows_ = 0;
+  StepRecord step_;  // the running one
+  engine::StepCost step_cost_;
+  StepWindow recent_steps_;
+  model::MachineProbe peak_;  // the highest so far
+  int probes_left_ = 3;
+  TimePoint next_probe_{};
   TimePoint next_tick_{};
   TimePoint last_tick_{};
   TimePoint drain_until_ = TimePoint::max();
@@ -92,9 +109,10 @@ class WorkerLoop {
   LoopHealth health_;
 
   metrics::Registry& registry_;
-  metrics::Histogram step_prefill_, step_decode_, step_mixed_, batch_sequences_, step_tokens_;
-  metrics::Gauge cache_usage_;
-  metrics::Counter cache_queries_, cache_hits_;
+  KindMetrics prefill_steps_, decode_steps_, mixed_steps_;
+  metrics::Histogram batch_sequences_, step_tokens_;
+  metrics::Gauge cache_usage_, peak_flops_, peak_bytes_;
+  metrics::Counter cache_queries_, cache_hits_, preemptions_;
   kv_cache::BlockPool::CacheStats exported_;
 };
 

@@ -145,6 +145,7 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
                    .heartbeat = config.workers.heartbeat,
                    .drain_limit = config.workers.drain,
                    .stuck_after = config::scaled(config, 1s),
+                   .prompts_only = role == config::Role::kPrefill,
                    .stop_fd = stop_fd},
                   clock, *engine, blocks, links, registry, waker);
   ProbeLimits limits;

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/config/program_options.h"
+#include "common/engine/step_cost.h"
 #include "deploy/baton/sequence_runner.h"
 
 namespace baton::cli {
@@ -183,14 +184,7 @@ double difference(double a, double b) { return std::abs(a - b) / std::max({a, b,
 }  // namespace
 
 double prefill_flops(const model::ModelDescription& model, int tokens) {
-  const double hidden = model.hidden;
-  const double query = double(model.heads) * model.head_dim;
-  const double kv = double(model.kv_heads) * model.head_dim;
-  const double layer = hidden * (query + 2 * kv) + query * hidden + 3 * hidden * model.ffn;
-  const double head = hidden * model.vocab;
-  const double mean_context = tokens / 2.0;
-  return 2 * (layer * model.layers * tokens + head) +
-         4 * double(model.layers) * query * mean_context * tokens;
+  return engine::flops(model, tokens, 0, 1);
 }
 
 double decode_bytes(const engine::Engine& engine, int batch, int context) {

@@ -1,0 +1,23 @@
+#pragma once
+
+// What the arithmetic of a step needs at least, as docs/performance.md counts it: the numerators of
+// every share of a roofline. Pure functions.
+
+#include "common/engine/engine.h"
+
+namespace baton::engine {
+
+// Products and attention of `tokens` new tokens at positions first_position.. of one sequence, of
+// which the last `logit_rows` get logits. An addition and a multiplication are two.
+double flops(const model::ModelDescription& model, int tokens, int first_position, int logit_rows);
+
+struct StepCost {
+  double flops = 0;
+  double bytes = 0;  // all weights once, and the KV of every sequence up to its last new token
+};
+StepCost step_cost(const Engine& engine, const BatchPlan& plan);
+
+// The least time that the step takes on a machine with these peaks; 0 when they are not known.
+double roofline_seconds(const StepCost& cost, const model::MachineProbe& peak);
+
+}  // namespace baton::engine

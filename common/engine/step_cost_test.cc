@@ -1,0 +1,49 @@
+#include "common/engine/step_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "common/engine/engine_test_support.h"
+
+namespace baton::engine {
+namespace {
+
+TEST(StepCostTest, CountsFlopsAsTheFormulasSay) {
+  model::ModelDescription model;
+  model.hidden = 10;
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.head_dim = 5;
+  model.ffn = 30;
+  model.layers = 3;
+  model.vocab = 100;
+  // A layer: 10 * (20 + 2 * 10) + 20 * 10 + 3 * 10 * 30 = 1500 weights; the head: 1000.
+  EXPECT_EQ(flops(model, 8, 0, 1), 2 * (1500.0 * 3 * 8 + 1000) + 4.0 * 3 * 20 * 4 * 8);
+  // A prompt in two chunks does the same as in one, but for the head.
+  EXPECT_EQ(flops(model, 5, 0, 0) + flops(model, 3, 5, 1), flops(model, 8, 0, 1));
+}
+
+TEST(StepCostTest, ReadsAllWeightsOnceAndTheKvOfEverySequence) {
+  const std::unique_ptr<Engine> engine = make_engine({});
+  BatchPlan plan;
+  for (const int position : {0, 99}) {
+    SequencePlan& sequence = plan.sequences.emplace_back();
+    sequence.tokens = {1};
+    sequence.first_position = position;
+    sequence.logits = LogitsWanted::kLast;
+  }
+  const StepCost cost = step_cost(*engine, plan);
+  const model::ModelDescription& tiny = engine->description();
+  const double kv = 2.0 * 2 * tiny.layers * tiny.kv_heads * tiny.head_dim;  // bf16, of a token
+  EXPECT_EQ(cost.bytes, static_cast<double>(engine->weight_bytes(0)) + kv * 101);
+  EXPECT_EQ(cost.flops, flops(tiny, 1, 0, 1) + flops(tiny, 1, 99, 1));
+}
+
+TEST(StepCostTest, TakesTheSlowerOfArithmeticAndReading) {
+  EXPECT_EQ(roofline_seconds({.flops = 100, .bytes = 10}, {.flops = 50, .read_bytes_per_s = 10}),
+            2);
+  EXPECT_EQ(roofline_seconds({.flops = 10, .bytes = 30}, {.flops = 50, .read_bytes_per_s = 10}), 3);
+  EXPECT_EQ(roofline_seconds({.flops = 10, .bytes = 30}, {}), 0);
+}
+
+}  // namespace
+}  // namespace baton::engine

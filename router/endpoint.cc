@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kCompletions = "/v1/completions";
 constexpr std::string_view kChat = "/v1/chat/completions";
 constexpr std::string_view kTargets = "/metrics/targets";
+constexpr std::string_view kRequests = "/baton/requests/";
 
 http::Response fault_response(const ApiFault& fault) {
   return http::error_response(fault.status, fault.param, fault.code);
@@ -292,6 +293,7 @@ void Endpoint::complete(const http::Request& request, http::Headers headers,
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
     exchange.arrived = arrived;
+    exchange.tokenised = clock_.now();
     const uint64_t id = exchange.id;
     if (loop_.post(NewExchange{std::move(exchange)})) {
       responder->on_close([this, id] { (void)loop_.post(ClientGone{id}); });
@@ -357,7 +359,7 @@ void Endpoint::handle(http::Request request,
   const bool known =
       open ||
       one_of(path, {"/metrics", kTargets, "/v1/models", "/tokenizer_info", "/baton/status"}) ||
-      path.starts_with("/v1/models/");
+      path.starts_with("/v1/models/") || path.starts_with(kRequests);
   if (!known) {
     answer(not_found_path(path));
   } else if (!get) {
@@ -369,6 +371,10 @@ void Endpoint::handle(http::Request request,
   } else if (path == "/baton/status" || path == kTargets) {
     if (path == kTargets ? !loop_.post(TargetsAsked{headers, responder})
                          : !loop_.post(StatusAsked{headers, responder})) {
+      answer(http::error_response(unavailable("the router is busy")));
+    }
+  } else if (path.starts_with(kRequests)) {
+    if (!loop_.post(ExplainAsked{path.substr(kRequests.size()), headers, responder})) {
       answer(http::error_response(unavailable("the router is busy")));
     }
   } else if (path == "/tokenizer_info") {

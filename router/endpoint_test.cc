@@ -289,7 +289,8 @@ TEST_F(EndpointTest, CountsErrorsByTheirCode) {
 
 TEST_F(EndpointTest, AsksForAKeyOnAllButTheOpenPaths) {
   start({"secret", "other"});
-  for (const std::string path : {"/v1/models", "/nowhere", "/baton/status", "/tokenizer_info"}) {
+  for (const std::string path :
+       {"/v1/models", "/nowhere", "/baton/status", "/tokenizer_info", "/baton/requests/x"}) {
     const http::Response got = ask("GET", path);
     EXPECT_EQ(got.status, 401) << path;
     EXPECT_EQ(got.headers.get("WWW-Authenticate"), "Bearer");

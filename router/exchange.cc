@@ -73,44 +73,89 @@ Exchange::Exchange(Options options, const tokenizer::Tokenizer& tokenizer, Route
   for (const Prompt& prompt : request.prompts) {
     usage_.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
   }
-  metrics_.prompt_tokens.add(static_cast<double>(usage_.prompt_tokens));
+  record_.request_id = options_.headers.get("x-request-id");
+  record_.answer_id = options_.public_id;
+  record_.created = options_.created;
+  record_.chat = request.chat;
+  record_.stream = request.stream;
+  record_.prompts = static_cast<int64_t>(request.prompts.size());
+  record_.choices = request.n;
+  record_.prompt_tokens = usage_.prompt_tokens;
+  record_.max_tokens = request.sampling.max_tokens;
+  record_.arrived = options_.arrived;
+  record_.tokenised = options_.tokenised;
 }
 
-void Exchange::observe_token(ChoiceRecord& record, TimePoint now) {
+void Exchange::accepted() { metrics_.prompt_tokens.add(static_cast<double>(usage_.prompt_tokens)); }
+
+void Exchange::count_cached(int64_t tokens) {
+  usage_.cached_tokens += tokens;
+  record_.cached_tokens += tokens;
+}
+
+size_t Exchange::add_attempt(AttemptRecord attempt) {
+  record_.moves += attempt.moved_because.empty() ? 0 : 1;
+  record_.attempts.push_back(std::move(attempt));
+  return record_.attempts.size() - 1;
+}
+
+void Exchange::observe_first_token(size_t attempt, TimePoint now) {
+  record_.first_token = now;
+  const double ttft = to_seconds(now - options_.arrived);
+  metrics_.ttft.observe(ttft);
+  metrics_.otel_ttft.observe(ttft);
+  if (attempt >= record_.attempts.size()) {
+    return;
+  }
+  record_.main = static_cast<int>(attempt);
+  // From the placement on: what a lost attempt before it cost was not to be foreseen.
+  const AttemptRecord& placed = record_.attempts[attempt];
+  const double measured_ms = to_ms(now - placed.placed);
+  if (placed.predicted.ttft_ms() > 0 && measured_ms > 0) {
+    metrics_.predicted_error.observe(placed.predicted.ttft_ms() / measured_ms);
+  }
+}
+
+void Exchange::observe_token(ChoiceRecord& record, size_t attempt, TimePoint now) {
   metrics_.generation_tokens.add();
   ++usage_.completion_tokens;
+  ++record_.completion_tokens;
   ++record.tokens;
-  if (first_token_ == TimePoint{}) {
-    first_token_ = now;
-    const double ttft = to_seconds(now - options_.arrived);
-    metrics_.ttft.observe(ttft);
-    metrics_.otel_ttft.observe(ttft);
-    if (predicted_ttft_ms_ > 0 && ttft > 0) {
-      metrics_.predicted_error.observe(predicted_ttft_ms_ / (ttft * 1e3));
-    }
+  record_.longest_choice = std::max<int64_t>(record_.longest_choice, record.tokens);
+  if (!started()) {
+    observe_first_token(attempt, now);
   }
   if (record.tokens > 1) {
     const double gap = to_seconds(now - record.last_token);
     metrics_.itl.observe(gap);
     if (record.tokens == 2) {
       metrics_.second_gap.observe(gap);
+      if (record_.second_token == TimePoint{}) {
+        record_.second_token = now;
+        record_.second_token_gap_ms = gap * 1e3;
+      }
     }
   }
   record.last_token = now;
-  last_token_ = now;
+  record_.last_token = now;
 }
 
-void Exchange::deliver(const ChoiceDelta& delta, size_t prompt_index, TimePoint now) {
+void Exchange::deliver(const ChoiceDelta& delta, size_t prompt_index, size_t attempt,
+                       TimePoint now) {
   const ApiRequest& request = options_.request;
   const size_t index =
       prompt_index * static_cast<size_t>(request.n) + static_cast<size_t>(delta.choice);
   ChoiceRecord& record = choices_[index];
   if (!delta.ids.empty()) {
-    observe_token(record, now);
+    observe_token(record, attempt, now);
   }
   if (delta.finish != wire::FinishReason::kNone) {
     const bool length = delta.finish == wire::FinishReason::kLength;
     (length ? metrics_.ended_length : metrics_.ended_stop).add();
+    const std::string_view reason = length ? "length" : "stop";
+    const bool same = ended_as_.empty() || ended_as_ == reason;
+    ended_as_ = same ? reason : "mixed";
+    record.ended = true;
   }
   if (!request.stream) {
     ResponseFormat::WholeChoice& whole = record.whole;
@@ -155,35 +200,37 @@ std::string Exchange::trace_json(const wire::RunTimings& timings,
   append_ms(out, "transfer_ms", timings.transfer_ms);
   append_ms(out, "transfer_visible_ms", timings.transfer_visible_ms);
   append_ms(out, "first_data_ms", timings.first_data_ms);
-  append_ms(out, "ttft_ms", to_ms(first_token_ - options_.arrived));
-  append_ms(out, "predicted_ttft_ms", predicted_ttft_ms_);
+  const AttemptRecord* attempt = record_.main_attempt();
+  append_ms(out, "ttft_ms", to_ms(record_.first_token - options_.arrived));
+  append_ms(out, "predicted_ttft_ms", attempt == nullptr ? 0 : attempt->predicted.ttft_ms());
   out += "\"prompt_tokens_computed\":" + std::to_string(timings.prompt_tokens_computed) +
          ",\"prompt_tokens_cached\":" + std::to_string(timings.prompt_tokens_cached) +
          ",\"transfer_bytes\":" + std::to_string(timings.transfer_bytes) + '}';
   return out;
 }
 
-void Exchange::observe_end(TimePoint now, const wire::RunTimings& timings) {
+void Exchange::observe_end(TimePoint now) {
   const double total = to_seconds(now - options_.arrived);
   metrics_.latency.observe(total);
   metrics_.otel_duration.observe(total);
-  metrics_.queue_time.observe(timings.queue_ms / 1e3);
-  metrics_.prefill_time.observe(timings.prefill_ms / 1e3);
-  metrics_.decode_time.observe(to_seconds(last_token_ - first_token_));
-  int longest = 0;
-  for (const ChoiceRecord& record : choices_) {
-    longest = std::max(longest, record.tokens);
-  }
+  const AttemptRecord* attempt = record_.main_attempt();
+  metrics_.queue_time.observe(record_.queue_ms() / 1e3);
+  metrics_.prefill_time.observe(attempt == nullptr ? 0 : attempt->timings.prefill_ms / 1e3);
+  metrics_.decode_time.observe(to_seconds(record_.last_token - record_.first_token));
   metrics_.request_prompt_tokens.observe(static_cast<double>(usage_.prompt_tokens));
   metrics_.request_generation_tokens.observe(static_cast<double>(usage_.completion_tokens));
-  metrics_.request_longest_choice.observe(longest);
+  metrics_.request_longest_choice.observe(static_cast<double>(record_.longest_choice));
   metrics_.request_max_tokens.observe(options_.request.sampling.max_tokens);
   metrics_.request_choices.observe(options_.request.n);
-  if (longest > 1) {
-    const double tpot = to_seconds(last_token_ - first_token_) / (longest - 1);
-    metrics_.tpot.observe(tpot);
-    metrics_.otel_tpot.observe(tpot);
+  if (record_.longest_choice > 1) {
+    metrics_.tpot.observe(record_.tpot_ms() / 1e3);
+    metrics_.otel_tpot.observe(record_.tpot_ms() / 1e3);
   }
+}
+
+int64_t Exchange::unfinished_choices() const {
+  return std::count_if(choices_.begin(), choices_.end(),
+                       [](const ChoiceRecord& record) { return !record.ended; });
 }
 
 void Exchange::finish(TimePoint now, const wire::RunTimings& timings,
@@ -191,7 +238,9 @@ void Exchange::finish(TimePoint now, const wire::RunTimings& timings,
   if (std::exchange(over_, true)) {
     return;
   }
-  observe_end(now, timings);
+  record_.ended = now;
+  record_.finish_reason = ended_as_;
+  observe_end(now);
   const std::string trace = trace_json(timings, decode_worker);
   if (!options_.request.stream) {
     std::vector<ResponseFormat::WholeChoice> choices;
@@ -212,12 +261,17 @@ void Exchange::finish(TimePoint now, const wire::RunTimings& timings,
   options_.responder->finish();
 }
 
-void Exchange::fail(const Status& why, uint32_t retry_after_ms) {
+void Exchange::fail(const Status& why, uint32_t retry_after_ms, TimePoint now) {
   if (std::exchange(over_, true)) {
     return;
   }
-  metrics_.ended_error.add();
+  metrics_.ended_error.add(static_cast<double>(unfinished_choices()));
   metrics_.registry.counter(MetricId::kRequestErrors, {status_code_info(why.code()).label}).add();
+  constexpr size_t kLongestMessage = 300;
+  record_.ended = now;
+  record_.finish_reason = "error";
+  record_.error = status_code_info(why.code()).label;
+  record_.error_message = why.message().substr(0, kLongestMessage);
   http::ApiError error = http::to_api_error(why);
   if (stream_begun_) {
     options_.responder->write(ResponseFormat::error_event(http::error_json(error)));
@@ -233,9 +287,11 @@ void Exchange::fail(const Status& why, uint32_t retry_after_ms) {
   options_.responder->send(std::move(response));
 }
 
-void Exchange::abandon() {
+void Exchange::abandon(TimePoint now) {
   if (!std::exchange(over_, true)) {
-    metrics_.ended_abort.add();
+    metrics_.ended_abort.add(static_cast<double>(unfinished_choices()));
+    record_.ended = now;
+    record_.finish_reason = "abort";
   }
 }
 

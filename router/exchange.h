@@ -6,12 +6,14 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/http/server.h"
 #include "common/metrics/registry.h"
 #include "router/api/response.h"
+#include "router/request_record.h"
 
 namespace baton::router {
 
@@ -39,6 +41,7 @@ class Exchange {
     std::string public_id;  // "chatcmpl-..."
     int64_t created = 0;
     TimePoint arrived{};
+    TimePoint tokenised{};
   };
   Exchange(Options options, const tokenizer::Tokenizer& tokenizer, RouterMetrics& metrics);
   Exchange(const Exchange&) = delete;  // the format refers to the request inside
@@ -48,27 +51,38 @@ class Exchange {
   const ApiRequest& request() const { return options_.request; }
   TimePoint arrived() const { return options_.arrived; }
   bool client_alive() const { return options_.responder->alive(); }
-  bool started() const { return first_token_ != TimePoint{}; }
-  void set_predicted_ttft(double ms) { predicted_ttft_ms_ = ms; }
-  void count_cached(int64_t tokens) { usage_.cached_tokens += tokens; }
+  bool started() const { return record_.first_token != TimePoint{}; }
+  // Its prompts have been let in: they count from now on.
+  void accepted();
+  void count_cached(int64_t tokens);
 
-  // New output of a choice of prompt `prompt_index`.
-  void deliver(const ChoiceDelta& delta, size_t prompt_index, TimePoint now);
+  // A placement of prompt `prompt_index`; later calls refer to it by the number returned.
+  size_t add_attempt(AttemptRecord attempt);
+  AttemptRecord& attempt(size_t number) { return record_.attempts[number]; }
+  const RequestRecord& record() const { return record_; }
+  // After the end.
+  RequestRecord take_record() { return std::move(record_); }
+
+  // New output of a choice of prompt `prompt_index`, as placed by `attempt`.
+  void deliver(const ChoiceDelta& delta, size_t prompt_index, size_t attempt, TimePoint now);
   // All choices of all prompts ended.
   void finish(TimePoint now, const wire::RunTimings& timings, const std::string& decode_worker);
   // Ends with an error: a status and JSON, or an error event in a stream that has begun.
-  void fail(const Status& why, uint32_t retry_after_ms);
+  void fail(const Status& why, uint32_t retry_after_ms, TimePoint now);
   // The client went away: nothing more is written.
-  void abandon();
+  void abandon(TimePoint now);
 
  private:
   struct ChoiceRecord {
     ResponseFormat::WholeChoice whole;
     TimePoint last_token{};
     int tokens = 0;
+    bool ended = false;
   };
-  void observe_token(ChoiceRecord& record, TimePoint now);
-  void observe_end(TimePoint now, const wire::RunTimings& timings);
+  void observe_token(ChoiceRecord& record, size_t attempt, TimePoint now);
+  void observe_first_token(size_t attempt, TimePoint now);
+  void observe_end(TimePoint now);
+  int64_t unfinished_choices() const;
   std::string trace_json(const wire::RunTimings& timings, const std::string& decode_worker) const;
 
   Options options_;
@@ -76,9 +90,8 @@ class Exchange {
   ResponseFormat format_;
   std::vector<ChoiceRecord> choices_;  // prompts x n
   Usage usage_;
-  TimePoint first_token_{};
-  TimePoint last_token_{};
-  double predicted_ttft_ms_ = 0;
+  RequestRecord record_;
+  std::string_view ended_as_;
   bool stream_begun_ = false;
   bool over_ = false;
 };

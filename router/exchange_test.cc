@@ -59,11 +59,11 @@ class ExchangeTest : public testing::Test {
 
 TEST_F(ExchangeTest, AnswersWholeOnceAllChoicesEnded) {
   Exchange one = exchange(request(R"(,"n":2)"));
-  one.deliver(delta(0, "he", true), 0, start_ + 10ms);
-  one.deliver(delta(1, "x", true, FinishReason::kLength), 0, start_ + 11ms);
+  one.deliver(delta(0, "he", true), 0, 0, start_ + 10ms);
+  one.deliver(delta(1, "x", true, FinishReason::kLength), 0, 0, start_ + 11ms);
   EXPECT_TRUE(one.started());
   EXPECT_FALSE(responder_->done());
-  one.deliver(delta(0, "llo", false, FinishReason::kStop), 0, start_ + 20ms);
+  one.deliver(delta(0, "llo", false, FinishReason::kStop), 0, 0, start_ + 20ms);
   one.count_cached(1);
   one.finish(start_ + 21ms, {}, "d0");
   ASSERT_TRUE(responder_->done());
@@ -88,9 +88,9 @@ TEST_F(ExchangeTest, AnswersWholeOnceAllChoicesEnded) {
 TEST_F(ExchangeTest, StreamsTheSameTextAndEndsWithDone) {
   Exchange one = exchange(request(
       R"(,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":false)"));
-  one.deliver(delta(0, "he", true), 0, start_ + 1ms);
-  one.deliver(delta(0, "", false), 0, start_ + 2ms);  // half a character: nothing is sent
-  one.deliver(delta(0, "llo", false, FinishReason::kStop), 0, start_ + 3ms);
+  one.deliver(delta(0, "he", true), 0, 0, start_ + 1ms);
+  one.deliver(delta(0, "", false), 0, 0, start_ + 2ms);  // half a character: nothing is sent
+  one.deliver(delta(0, "llo", false, FinishReason::kStop), 0, 0, start_ + 3ms);
   one.finish(start_ + 3ms, {}, "d0");
   EXPECT_TRUE(responder_->done());
   EXPECT_EQ(responder_->headers().get("Content-Type"), "text/event-stream");
@@ -107,20 +107,25 @@ TEST_F(ExchangeTest, StreamsTheSameTextAndEndsWithDone) {
 TEST_F(ExchangeTest, NumbersChoicesOverAllPrompts) {
   ApiRequest two = completion(R"({"prompt":["a","b"],"n":2,"stream":true})", tokenizer_);
   Exchange one = exchange(std::move(two));
-  one.deliver(delta(1, "x", true), 1, start_ + 1ms);
+  one.deliver(delta(1, "x", true), 1, 0, start_ + 1ms);
   EXPECT_EQ(json(events(responder_->body())[0]).at("choices").at(0).at("index"), 3);
 }
 
 TEST_F(ExchangeTest, RecordsLatenciesOfTheTokens) {
   Exchange one = exchange(request());
-  one.set_predicted_ttft(20);
-  one.deliver(delta(0, "a", true), 0, start_ + 40ms);
-  one.deliver(delta(0, "b", false), 0, start_ + 70ms);
-  one.deliver(delta(0, "c", false, FinishReason::kStop), 0, start_ + 80ms);
-  wire::RunTimings timings;
-  timings.queue_ms = 5;
-  timings.prefill_ms = 30;
-  one.finish(start_ + 80ms, timings, "d0");
+  AttemptRecord attempt;
+  attempt.placed = start_ + 10ms;
+  attempt.predicted.queue_ms = 5;
+  attempt.predicted.prefill_ms = 10;
+  attempt.measured = true;
+  attempt.timings.queue_ms = 5;
+  attempt.timings.prefill_ms = 30;
+  one.add_attempt(attempt);
+  one.accepted();
+  one.deliver(delta(0, "a", true), 0, 0, start_ + 40ms);
+  one.deliver(delta(0, "b", false), 0, 0, start_ + 70ms);
+  one.deliver(delta(0, "c", false, FinishReason::kStop), 0, 0, start_ + 80ms);
+  one.finish(start_ + 80ms, {}, "d0");
   EXPECT_NEAR(metrics_.ttft.sum(), 0.04, 1e-9);
   EXPECT_NEAR(metrics_.otel_ttft.sum(), 0.04, 1e-9);
   EXPECT_EQ(metrics_.itl.count(), 2u);
@@ -139,10 +144,10 @@ TEST_F(ExchangeTest, RecordsLatenciesOfTheTokens) {
 
 TEST_F(ExchangeTest, CountsAnEndWithoutATokenAsNoToken) {
   Exchange one = exchange(request());
-  one.deliver(delta(0, "a", true), 0, start_ + 1ms);
+  one.deliver(delta(0, "a", true), 0, 0, start_ + 1ms);
   ChoiceDelta end = delta(0, "", false, FinishReason::kLength);
   end.ids.clear();
-  one.deliver(end, 0, start_ + 2ms);
+  one.deliver(end, 0, 0, start_ + 2ms);
   one.finish(start_ + 2ms, {}, "d0");
   EXPECT_EQ(metrics_.generation_tokens.value(), 1);
   EXPECT_EQ(json(responder_->body()).at("usage").at("completion_tokens"), 1);
@@ -151,7 +156,7 @@ TEST_F(ExchangeTest, CountsAnEndWithoutATokenAsNoToken) {
 TEST_F(ExchangeTest, FailsBeforeTheFirstTokenWithAStatus) {
   for (const std::string fields : {"", R"(,"stream":true)"}) {
     Exchange one = exchange(request(fields));
-    one.fail(resource_exhausted("9 requests are waiting"), 4500);
+    one.fail(resource_exhausted("9 requests are waiting"), 4500, start_);
     EXPECT_FALSE(responder_->streamed());
     EXPECT_EQ(responder_->status(), 429);
     EXPECT_EQ(responder_->headers().get("Retry-After"), "5");
@@ -163,8 +168,8 @@ TEST_F(ExchangeTest, FailsBeforeTheFirstTokenWithAStatus) {
 
 TEST_F(ExchangeTest, FailsInAStreamWithAnErrorEventAndDone) {
   Exchange one = exchange(request(R"(,"stream":true)"));
-  one.deliver(delta(0, "a", true), 0, start_ + 1ms);
-  one.fail(worker_lost("decode worker d0 is gone"), 0);
+  one.deliver(delta(0, "a", true), 0, 0, start_ + 1ms);
+  one.fail(worker_lost("decode worker d0 is gone"), 0, start_ + 2ms);
   EXPECT_TRUE(responder_->done());
   const std::vector<std::string> got = events(responder_->body());
   ASSERT_EQ(got.size(), 3u);
@@ -175,11 +180,11 @@ TEST_F(ExchangeTest, FailsInAStreamWithAnErrorEventAndDone) {
 
 TEST_F(ExchangeTest, EndsOnce) {
   Exchange one = exchange(request());
-  one.deliver(delta(0, "a", true, FinishReason::kStop), 0, start_ + 1ms);
+  one.deliver(delta(0, "a", true, FinishReason::kStop), 0, 0, start_ + 1ms);
   one.finish(start_ + 1ms, {}, "d0");
   one.finish(start_ + 1ms, {}, "d0");
-  one.fail(internal_error("late"), 0);
-  one.abandon();
+  one.fail(internal_error("late"), 0, start_ + 2ms);
+  one.abandon(start_ + 2ms);
   EXPECT_EQ(responder_->status(), 200);
   EXPECT_EQ(ended("error"), 0);
   EXPECT_EQ(ended("abort"), 0);
@@ -187,15 +192,56 @@ TEST_F(ExchangeTest, EndsOnce) {
 
 TEST_F(ExchangeTest, CountsAClientThatLeftAsAborted) {
   Exchange one = exchange(request());
-  one.abandon();
-  one.abandon();
+  one.abandon(start_ + 2ms);
+  one.abandon(start_ + 2ms);
   EXPECT_EQ(ended("abort"), 1);
   EXPECT_FALSE(responder_->done());
 }
 
+TEST_F(ExchangeTest, CountsEveryChoiceOnce) {
+  Exchange one = exchange(request(R"(,"n":4)"));
+  one.deliver(delta(0, "a", true, FinishReason::kStop), 0, 0, start_ + 1ms);
+  one.abandon(start_ + 2ms);
+  EXPECT_EQ(ended("stop"), 1);
+  EXPECT_EQ(ended("abort"), 3);
+  EXPECT_EQ(one.record().finish_reason, "abort");
+}
+
+TEST_F(ExchangeTest, TakesThePartsOfTheAttemptThatGaveTheFirstToken) {
+  Exchange one = exchange(request());
+  AttemptRecord lost;
+  lost.placed = start_ + 1ms;
+  lost.predicted.prefill_ms = 1000;
+  one.add_attempt(lost);
+  AttemptRecord second;
+  second.placed = start_ + 21ms;
+  second.moved_because = "prefill worker p0 is gone";
+  second.predicted.prefill_ms = 10;
+  const size_t number = one.add_attempt(second);
+  one.deliver(delta(0, "a", true), 0, number, start_ + 41ms);
+  one.attempt(number).timings.queue_ms = 4;
+  one.attempt(number).timings.prefill_ms = 15;
+  AttemptRecord third = second;  // moved again, in mid-stream
+  third.placed = start_ + 60ms;
+  third.timings.queue_ms = 500;
+  one.deliver(delta(0, "b", false, FinishReason::kLength), 0, one.add_attempt(third),
+              start_ + 80ms);
+  one.finish(start_ + 80ms, {}, "d0");
+  EXPECT_NEAR(metrics_.queue_time.sum(), 0.024, 1e-9);  // the lost attempt was waiting
+  EXPECT_NEAR(metrics_.prefill_time.sum(), 0.015, 1e-9);
+  EXPECT_NEAR(metrics_.predicted_error.sum(), 0.5, 1e-9);
+  EXPECT_EQ(one.record().moves, 2);
+}
+
+TEST_F(ExchangeTest, CountsNoPromptOfARequestThatWasRefused) {
+  Exchange one = exchange(request());
+  one.fail(resource_exhausted("full"), 0, start_);
+  EXPECT_EQ(metrics_.prompt_tokens.value(), 0);
+}
+
 TEST_F(ExchangeTest, TellsTheWayThroughTheWorkersWhenAsked) {
   Exchange one = exchange(request(R"(,"baton_trace":true)"));
-  one.deliver(delta(0, "a", true, FinishReason::kStop), 0, start_ + 40ms);
+  one.deliver(delta(0, "a", true, FinishReason::kStop), 0, 0, start_ + 40ms);
   wire::RunTimings timings;
   timings.prefill_worker = "p\"0";
   timings.transport = "ucx-posix";
@@ -211,9 +257,9 @@ TEST_F(ExchangeTest, TellsTheWayThroughTheWorkersWhenAsked) {
 
 TEST_F(ExchangeTest, SendsEveryTokenIdOfAStreamThatAskedForThem) {
   Exchange one = exchange(request(R"(,"stream":true,"return_token_ids":true)"));
-  one.deliver(delta(0, "", true), 0, start_ + 1ms);
-  one.deliver(delta(0, "", false), 0, start_ + 2ms);
-  one.deliver(delta(0, "x", false, FinishReason::kStop), 0, start_ + 3ms);
+  one.deliver(delta(0, "", true), 0, 0, start_ + 1ms);
+  one.deliver(delta(0, "", false), 0, 0, start_ + 2ms);
+  one.deliver(delta(0, "x", false, FinishReason::kStop), 0, 0, start_ + 3ms);
   const std::vector<std::string> got = events(responder_->body());
   ASSERT_EQ(got.size(), 3u);
   EXPECT_TRUE(json(got[0]).at("choices").at(0).as_object().contains("prompt_token_ids"));

@@ -72,8 +72,14 @@ Status run(const config::Startup& startup, int stop_fd) {
       {.program = metrics::kByRouter, .model_name = config.model.name, .worker = ""});
 
   std::unique_ptr<http::Server> server;
+  std::unique_ptr<RequestLog> request_log;
+  if (!config.router.request_log.empty()) {
+    BATON_ASSIGN_OR_RETURN(request_log,
+                           RequestLog::open(config.router.request_log, clock, registry));
+  }
   RouterLoop loop({.config = &config,
                    .incarnation = Incarnation{random.next_nonzero()},
+                   .request_log = request_log.get(),
                    .stop_fd = stop_fd,
                    .on_drain = [&server] { server->stop_accepting(); }},
                   clock, random, vocab, std::move(listener), registry);

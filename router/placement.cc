@@ -34,15 +34,17 @@ double queue_ms(const WorkerState& worker) {
   return tokens / rate(worker) * 1e3;
 }
 
-// Waiting for blocks, and the growth of every step by the streams that are there.
-double decode_ms(const WorkerState& worker, const PlacementRequest& request) {
+double blocks_ms(const WorkerState& worker, const PlacementRequest& request) {
   const auto block = static_cast<double>(std::max(1u, worker.info.block_tokens));
   const double wanted = static_cast<double>(request.tokens.size()) / block + request.choices;
-  const double free = worker.load.blocks_free;
+  return wanted > worker.load.blocks_free ? kNoBlocksPenaltyMs : 0.0;
+}
+
+// The growth of every step by the streams that are there.
+double slowdown_ms(const WorkerState& worker) {
   const double running = std::max<double>(worker.load.running + worker.load.waiting,
                                           static_cast<double>(worker.assigned_choices));
-  const double step = measured(worker.load.decode_step_ms, 1, 1e6, 1);
-  return (wanted > free ? kNoBlocksPenaltyMs : 0.0) + running * step * 0.1;
+  return running * measured(worker.load.decode_step_ms, 1, 1e6, 1) * 0.1;
 }
 
 // A worker and what the request would cost there, computed once.
@@ -50,9 +52,14 @@ struct Candidate {
   WorkerState* worker = nullptr;
   size_t order = 0;  // by name
   int uncached = 0;
-  double prefill_ms = 0;
-  double decode_ms = 0;
+  double queue_ms = 0;
+  double compute_ms = 0;
+  double blocks_ms = 0;
+  double slowdown_ms = 0;
   double cost = 0;
+
+  double prefill_ms() const { return queue_ms + compute_ms; }
+  double decode_ms() const { return blocks_ms + slowdown_ms; }
 };
 
 std::vector<Candidate> candidates(const std::vector<WorkerState*>& workers,
@@ -64,8 +71,10 @@ std::vector<Candidate> candidates(const std::vector<WorkerState*>& workers,
     candidate.worker = worker;
     candidate.order = out.size();
     candidate.uncached = static_cast<int>(request.tokens.size()) - hit_tokens(*worker, request);
-    candidate.prefill_ms = queue_ms(*worker) + candidate.uncached / rate(*worker) * 1e3;
-    candidate.decode_ms = decode_ms(*worker, request);
+    candidate.queue_ms = queue_ms(*worker);
+    candidate.compute_ms = candidate.uncached / rate(*worker) * 1e3;
+    candidate.blocks_ms = blocks_ms(*worker, request);
+    candidate.slowdown_ms = slowdown_ms(*worker);
     out.push_back(candidate);
   }
   return out;
@@ -92,11 +101,62 @@ void sort_by_cost(std::vector<Candidate>& workers, const Cost& cost) {
 }
 
 const Candidate& cheapest_prefill(std::vector<Candidate>& workers) {
-  sort_by_cost(workers, [](const Candidate& worker) { return worker.prefill_ms; });
+  sort_by_cost(workers, [](const Candidate& worker) { return worker.prefill_ms(); });
   return workers[0];
 }
 
 constexpr double kLocalAdvantage = 0.7;
+
+// Entered best first; `sender` is null when nothing was to be handed over.
+void record_candidates(const std::vector<Candidate>& workers, wire::Role role,
+                       const WorkerState* chosen, const Candidate* sender, Placement& out) {
+  for (size_t i = 0; i < workers.size() && i < PlacementPolicy::kMaxConsidered; ++i) {
+    const Candidate& worker = workers[i];
+    CandidateTimes& times = out.considered.emplace_back();
+    times.worker = worker.worker->info.name;
+    times.role = role;
+    times.chosen = worker.worker == chosen;
+    times.uncached_tokens = worker.uncached;
+    times.queue_ms = worker.queue_ms;
+    times.prefill_ms = worker.compute_ms;
+    if (role == wire::Role::kDecode) {
+      times.blocks_ms = worker.blocks_ms;
+      times.slowdown_ms = worker.slowdown_ms;
+      times.transfer_ms =
+          sender == nullptr ? 0 : transfer_tail_ms(*sender->worker, worker, sender->prefill_ms());
+    }
+  }
+}
+
+// A prompt of so few uncached tokens costs the streams of a decode worker less than one step.
+constexpr int kShortPrompt = 64;
+// It still goes to a prefill worker when it would wait so much longer on the decode worker.
+constexpr double kShortPromptQueueMs = 100;
+
+struct Choice {
+  bool local = false;
+  std::string_view reason;
+};
+
+// Between the best decode worker and the best prefill worker, where both may prefill.
+Choice choose(const Candidate& local, const Candidate& sender, const PredictedTimes& remote,
+              const PlacementRequest& request) {
+  if (local.uncached <= kShortPrompt) {
+    if (local.queue_ms > sender.queue_ms + kShortPromptQueueMs) {
+      return {false, "decode_queue"};
+    }
+    const bool hit = local.uncached < static_cast<int>(request.tokens.size());
+    return {true, hit ? "prefix_on_decode" : "short_prompt"};
+  }
+  // A long prompt's chunks slow every stream of the decode worker down, those too that come while
+  // it runs: it goes there only when nobody streams and its second token comes clearly sooner.
+  const double remote_total = remote.ttft_ms() + remote.transfer_ms;
+  const bool undisturbed = local.worker->load.running == 0 && local.worker->assigned_choices == 0;
+  if (undisturbed && local.prefill_ms() < kLocalAdvantage * remote_total) {
+    return {true, "faster"};
+  }
+  return {false, undisturbed ? "long_prompt" : "streams_running"};
+}
 
 }  // namespace
 
@@ -113,55 +173,40 @@ Result<Placement> PlacementPolicy::place(const PlacementRequest& request,
   }
   std::vector<Candidate> receivers = candidates(decodes, request);
   sort_by_cost(receivers,
-               [](const Candidate& worker) { return worker.prefill_ms + worker.decode_ms; });
+               [](const Candidate& worker) { return worker.prefill_ms() + worker.decode_ms(); });
   const Candidate local_best = receivers[0];
   Placement local;
   local.local = true;
   local.decision = "local";
   local.decodes = {local_best.worker};
-  local.predicted_ttft_ms = local_best.prefill_ms;
+  local.predicted = {local_best.queue_ms, local_best.compute_ms, 0, local_best.blocks_ms};
   if (!may_remote || prefills.empty()) {
     local.reason = request.needs_local ? "moved" : !may_remote ? "always" : "no_prefill_worker";
+    record_candidates(receivers, wire::Role::kDecode, local_best.worker, nullptr, local);
     return local;
   }
 
   std::vector<Candidate> senders = candidates(prefills, request);
   const Candidate& sender = cheapest_prefill(senders);
   sort_by_cost(receivers, [&sender](const Candidate& worker) {
-    return transfer_tail_ms(*sender.worker, worker, sender.prefill_ms) + worker.decode_ms;
+    return transfer_tail_ms(*sender.worker, worker, sender.prefill_ms()) + worker.decode_ms();
   });
   Placement remote;
   remote.decision = "remote";
   remote.prefill = sender.worker;
-  remote.predicted_ttft_ms = sender.prefill_ms;
+  remote.predicted = {sender.queue_ms, sender.compute_ms,
+                      transfer_tail_ms(*sender.worker, receivers[0], sender.prefill_ms()),
+                      receivers[0].blocks_ms};
   for (size_t i = 0; i < receivers.size() && i < kMaxDecodes; ++i) {
     remote.decodes.push_back(receivers[i].worker);
   }
-  if (!may_local) {
-    remote.reason = "never";
-    return remote;
-  }
-  if (local_best.uncached <= kShortPrompt) {
-    if (queue_ms(*local_best.worker) > queue_ms(*sender.worker) + kShortPromptQueueMs) {
-      remote.reason = "decode_queue";
-      return remote;
-    }
-    const bool hit = local_best.uncached < static_cast<int>(request.tokens.size());
-    local.reason = hit ? "prefix_on_decode" : "short_prompt";
-    return local;
-  }
-  // A long prompt's chunks slow every stream of the decode worker down, those too that come while
-  // it runs: it goes there only when nobody streams and its second token comes clearly sooner.
-  const double remote_total =
-      sender.prefill_ms + transfer_tail_ms(*sender.worker, receivers[0], sender.prefill_ms);
-  const bool undisturbed =
-      local_best.worker->load.running == 0 && local_best.worker->assigned_choices == 0;
-  if (undisturbed && local.predicted_ttft_ms < kLocalAdvantage * remote_total) {
-    local.reason = "faster";
-    return local;
-  }
-  remote.reason = undisturbed ? "long_prompt" : "streams_running";
-  return remote;
+  const auto [go_local, reason] =
+      may_local ? choose(local_best, sender, remote.predicted, request) : Choice{false, "never"};
+  Placement& chosen = go_local ? local : remote;
+  chosen.reason = reason;
+  record_candidates(senders, wire::Role::kPrefill, chosen.prefill, nullptr, chosen);
+  record_candidates(receivers, wire::Role::kDecode, chosen.decodes[0], &sender, chosen);
+  return std::move(chosen);
 }
 
 }  // namespace baton::router

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,19 +36,46 @@ struct PlacementRequest {
   std::vector<PrefixChain> chains;  // of `tokens`, at each block size that workers have
 };
 
+// A worker that could take part, and what the request was predicted to cost there.
+struct CandidateTimes {
+  std::string worker;
+  wire::Role role = wire::Role::kDecode;
+  bool chosen = false;
+  int uncached_tokens = 0;
+  double queue_ms = 0;
+  double prefill_ms = 0;  // computing what is not cached; on a decode worker: were it local
+  // Of a decode worker: of the hand-over what the prefill does not hide, waiting for blocks, and
+  // the growth of its steps.
+  double transfer_ms = 0;
+  double blocks_ms = 0;
+  double slowdown_ms = 0;
+};
+
+// What was predicted for the workers that were chosen.
+struct PredictedTimes {
+  double queue_ms = 0;
+  double prefill_ms = 0;
+  double transfer_ms = 0;  // as CandidateTimes
+  double blocks_ms = 0;
+  double ttft_ms() const { return queue_ms + prefill_ms; }
+};
+
 struct Placement {
   bool local = false;
   WorkerState* prefill = nullptr;     // null when local
   std::vector<WorkerState*> decodes;  // best first, at most kMaxDecodes; local: one
   std::string_view decision;          // "remote" or "local", for the metric
   std::string_view reason;
-  double predicted_ttft_ms = 0;
+  PredictedTimes predicted;
+  std::vector<CandidateTimes> considered;  // prefill workers, then decode workers; best first
 };
 
 class PlacementPolicy {
  public:
   // The best decode worker and its fall-backs.
   static constexpr size_t kMaxDecodes = 4;
+  // Of each role, in Placement::considered.
+  static constexpr size_t kMaxConsidered = 6;
 
   explicit PlacementPolicy(config::LocalPrefill mode) : mode_(mode) {}
 
@@ -57,11 +85,6 @@ class PlacementPolicy {
                           const std::vector<WorkerState*>& decodes) const;
 
  private:
-  // A prompt of so few uncached tokens costs the streams of a decode worker less than one step.
-  static constexpr int kShortPrompt = 64;
-  // It still goes to a prefill worker when it would wait so much longer on the decode worker.
-  static constexpr double kShortPromptQueueMs = 100;
-
   config::LocalPrefill mode_;
 };
 

@@ -72,7 +72,7 @@ class PlacementTest : public testing::Test {
       out += (i == 0 ? "" : ",") + got->decodes[i]->info.name;
     }
     EXPECT_EQ(got->decision, got->local ? "local" : "remote");
-    predicted_ms_ = got->predicted_ttft_ms;
+    predicted_ms_ = got->predicted.ttft_ms();
     return out + " " + std::string(got->reason);
   }
 

@@ -35,10 +35,12 @@ RouterLoop::RouterLoop(Options options, const Clock& clock, Random& random,
           [this](WorkerState& worker, std::string_view reason) { on_worker_lost(worker, reason); }),
       placement_(config_.router.local_prefill),
       wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      commands_({.items = kCommandQueue}, [this] {
-        const uint64_t one = 1;
-        (void)!write(wake_fd_, &one, sizeof(one));
-      }) {
+      commands_({.items = kCommandQueue},
+                [this] {
+                  const uint64_t one = 1;
+                  (void)!write(wake_fd_, &one, sizeof(one));
+                }),
+      load_(clock.now()) {
   BATON_CHECK(wake_fd_ >= 0, "eventfd failed");
 }
 
@@ -80,6 +82,8 @@ void RouterLoop::take_commands() {
       answer_status(*asked);
     } else if (const auto* scraper = std::get_if<TargetsAsked>(&*command)) {
       answer_targets(*scraper);
+    } else if (const auto* explain = std::get_if<ExplainAsked>(&*command)) {
+      answer_explain(*explain);
     }
   }
 }
@@ -111,6 +115,7 @@ void RouterLoop::begin(NewExchange command) {
     fail_exchange(id, status, 1000);
     return;
   }
+  exchange.accepted();
   const ApiRequest& request = exchange.request();
   for (const std::string& field : request.ignored) {
     metrics_.registry.counter(metrics::MetricId::kIgnoredRequestFields, {field}).add();
@@ -146,72 +151,9 @@ void RouterLoop::begin(NewExchange command) {
 
 void RouterLoop::client_gone(uint64_t id) {
   if (Exchange* exchange = find_exchange(id)) {
-    exchange->abandon();
+    exchange->abandon(clock_.now());
     drop_exchange(id, "client");
   }
-}
-
-void RouterLoop::answer_status(const StatusAsked& asked) const {
-  std::string workers;
-  std::string links;
-  for (const auto& [id, worker] : workers_.all()) {
-    std::string name;
-    http::append_json_string(name, worker.info.name);
-    workers += workers.empty() ? "" : ",";
-    workers += "{\"name\":" + name + ",\"role\":\"" +
-               (worker.info.role == wire::Role::kPrefill ? "prefill" : "decode") +
-               "\",\"state\":\"" + (worker.health == WorkerHealth::kReady ? "ready" : "draining") +
-               "\",\"blocks_total\":" + std::to_string(worker.load.blocks_total) +
-               ",\"blocks_free\":" + std::to_string(worker.load.blocks_free) +
-               ",\"running\":" + std::to_string(worker.load.running) +
-               ",\"waiting\":" + std::to_string(worker.load.waiting) + ",\"incarnation\":\"" +
-               std::to_string(id.value) + "\",\"pid\":" + std::to_string(worker.info.pid) +
-               ",\"tensor_parallel\":" + std::to_string(worker.info.tensor_parallel) +
-               ",\"metrics_url\":";
-    http::append_json_string(workers, worker.info.http_url + "/metrics");
-    workers += '}';
-    for (const wire::LinkInfo& link : worker.load.links) {
-      if (worker.info.role != wire::Role::kPrefill) {
-        continue;  // each pair is told once, by its sender
-      }
-      links += links.empty() ? "" : ",";
-      links += "{\"from\":" + name + ",\"to\":";
-      http::append_json_string(links, link.peer);
-      links += ",\"transport\":";
-      http::append_json_string(links, link.transport);
-      links += '}';
-    }
-  }
-  http::Response response =
-      http::json_response(200, "{\"workers\":[" + workers + "],\"links\":[" + links + "]}");
-  for (const auto& [name, value] : asked.headers) {
-    response.headers.set(name, value);
-  }
-  asked.responder->send(std::move(response));
-}
-
-// Prometheus' HTTP service discovery. The name goes into a meta label, because every series of a
-// worker has its own labels already.
-void RouterLoop::answer_targets(const TargetsAsked& asked) const {
-  constexpr std::string_view kScheme = "http://";
-  std::string targets;
-  for (const auto& [id, worker] : workers_.all()) {
-    std::string_view address = worker.info.http_url;
-    if (!address.starts_with(kScheme)) {
-      continue;
-    }
-    address.remove_prefix(kScheme.size());
-    targets += targets.empty() ? "{\"targets\":[" : ",{\"targets\":[";
-    http::append_json_string(targets, address);
-    targets += "],\"labels\":{\"__meta_baton_worker\":";
-    http::append_json_string(targets, worker.info.name);
-    targets += "}}";
-  }
-  http::Response response = http::json_response(200, "[" + targets + "]");
-  for (const auto& [name, value] : asked.headers) {
-    response.headers.set(name, value);
-  }
-  asked.responder->send(std::move(response));
 }
 
 // ---------------------------------------------------------------- workers' messages
@@ -266,14 +208,35 @@ void RouterLoop::on_tokens(wire::Tokens tokens) {
   if (tokens.key.leg > run->leg && tokens.key.leg < run->decodes.size()) {
     run->leg = tokens.key.leg;
     assign_decode(*run, run->decodes[run->leg]);
+    note_leg(*run, "");
   }
   if (!run->local && run->leg < run->decodes.size() && tokens.from == run->decodes[run->leg]) {
     run->handed_over = true;
+    note_handed_over(*run);
   }
   if (tokens.timings) {
     merge_timings(*run, *tokens.timings);
   }
   take_tokens(*run, tokens);
+}
+
+void RouterLoop::note_leg(const RouterRun& run, const std::string& reason) {
+  Exchange* exchange = find_exchange(run.exchange);
+  if (exchange == nullptr) {
+    return;
+  }
+  AttemptRecord& record = exchange->attempt(run.record);
+  record.decode_worker = run.decode_names[run.leg];
+  record.legs.push_back({clock_.now(), record.decode_worker, reason});
+}
+
+void RouterLoop::note_handed_over(const RouterRun& run) {
+  if (Exchange* exchange = find_exchange(run.exchange)) {
+    AttemptRecord& record = exchange->attempt(run.record);
+    if (record.handed_over == TimePoint{}) {
+      record.handed_over = clock_.now();
+    }
+  }
 }
 
 // The sender works on what nobody reads any more. Prefill workers are left out: theirs is at most
@@ -288,7 +251,7 @@ void RouterLoop::cancel_sender(const wire::Tokens& tokens) {
 
 void RouterLoop::merge_timings(RouterRun& run, const wire::RunTimings& timings) {
   const bool known = !run.timings.prefill_worker.empty();
-  if (!known) {
+  if (!std::exchange(run.cached_counted, true)) {
     if (Exchange* exchange = find_exchange(run.exchange)) {
       exchange->count_cached(timings.prompt_tokens_cached);
     }
@@ -297,6 +260,11 @@ void RouterLoop::merge_timings(RouterRun& run, const wire::RunTimings& timings) 
   const bool complete = timings.transfer_visible_ms > 0 || run.timings.transport.empty();
   if (!known || complete) {
     run.timings = timings;
+    if (Exchange* exchange = find_exchange(run.exchange)) {
+      AttemptRecord& record = exchange->attempt(run.record);
+      record.measured = true;
+      record.timings = timings;
+    }
   }
   if (!timings.transport.empty() && !run.local) {
     run.handed_over = true;
@@ -317,6 +285,9 @@ void RouterLoop::take_tokens(RouterRun& run, const wire::Tokens& tokens) {
   }
   ChoiceStream& choice = run.choices[tokens.choice];
   const TimePoint now = clock_.now();
+  if (TimePoint& first = exchange->attempt(run.record).first_token; first == TimePoint{}) {
+    first = now;
+  }
   for (size_t i = 0; i < tokens.ids.size() && !choice.finished(); ++i) {
     const size_t index = tokens.first_index + i;
     if (index < choice.ids().size()) {
@@ -330,11 +301,12 @@ void RouterLoop::take_tokens(RouterRun& run, const wire::Tokens& tokens) {
     exchange->deliver(
         choice.push(tokens.ids[i], i < tokens.logprobs.size() ? &tokens.logprobs[i] : nullptr,
                     last ? tokens.finish : wire::FinishReason::kNone),
-        run.prompt_index, now);
+        run.prompt_index, run.record, now);
     run.ended_here |= choice.finished() && !(last && tokens.finish != wire::FinishReason::kNone);
   }
   if (!choice.finished() && tokens.finish != wire::FinishReason::kNone) {
-    exchange->deliver(choice.end(tokens.finish), run.prompt_index, now);  // only repeated
+    // Only repeated.
+    exchange->deliver(choice.end(tokens.finish), run.prompt_index, run.record, now);
   }
   if (run.finished()) {
     end_run(run);
@@ -351,6 +323,7 @@ void RouterLoop::on_leg(const wire::LegChanged& changed) {
     run->leg = changed.key.leg;
     run->handed_over = false;
     assign_decode(*run, run->decodes[run->leg]);
+    note_leg(*run, changed.reason);
   }
 }
 

@@ -17,8 +17,11 @@
 #include "common/config/config.h"
 #include "common/wire/sockets.h"
 #include "router/exchange.h"
+#include "router/load_window.h"
 #include "router/membership.h"
 #include "router/placement.h"
+#include "router/request_history.h"
+#include "router/request_log.h"
 #include "router/router_run.h"
 
 namespace baton::router {
@@ -38,7 +41,12 @@ struct TargetsAsked {
   http::Headers headers;  // of the answer
   std::shared_ptr<http::Responder> responder;
 };
-using Command = std::variant<NewExchange, ClientGone, StatusAsked, TargetsAsked>;
+struct ExplainAsked {
+  std::string id;         // x-request-id, or the answer's
+  http::Headers headers;  // of the answer
+  std::shared_ptr<http::Responder> responder;
+};
+using Command = std::variant<NewExchange, ClientGone, StatusAsked, TargetsAsked, ExplainAsked>;
 
 // Read by HTTP threads.
 struct RouterHealth {
@@ -53,8 +61,9 @@ class RouterLoop {
   struct Options {
     const config::Config* config = nullptr;
     Incarnation incarnation;
-    int stop_fd = -1;                // signalfd
-    std::function<void()> on_drain;  // stops accepting connections
+    RequestLog* request_log = nullptr;  // may be null
+    int stop_fd = -1;                   // signalfd
+    std::function<void()> on_drain;     // stops accepting connections
   };
   RouterLoop(Options options, const Clock& clock, Random& random,
              const tokenizer::Tokenizer& tokenizer, wire::Listener listener,
@@ -76,8 +85,10 @@ class RouterLoop {
   void begin(NewExchange command);
   Status admit(const ApiRequest& request);
   void client_gone(uint64_t exchange);
-  void answer_status(const StatusAsked& asked) const;
+  // Answers to operators (router_status.cc).
+  void answer_status(const StatusAsked& asked);
   void answer_targets(const TargetsAsked& asked) const;
+  void answer_explain(const ExplainAsked& asked);
 
   // Workers' messages. False when there may be more than one turn takes.
   bool receive();
@@ -85,6 +96,8 @@ class RouterLoop {
   void on_register(const std::string& peer, const wire::Register& message);
   void on_tokens(wire::Tokens tokens);
   void take_tokens(RouterRun& run, const wire::Tokens& tokens);
+  void note_handed_over(const RouterRun& run);
+  void note_leg(const RouterRun& run, const std::string& reason);
   void cancel_sender(const wire::Tokens& tokens);
   void merge_timings(RouterRun& run, const wire::RunTimings& timings);
   void on_failed(const wire::RunFailed& failed);
@@ -92,7 +105,9 @@ class RouterLoop {
   void on_worker_lost(WorkerState& worker, std::string_view reason);
 
   // Runs.
-  Status place(RouterRun& run);
+  // `moved_because`: why an earlier attempt ended; empty for the first.
+  Status place(RouterRun& run, const std::string& moved_because = {});
+  void record_attempt(RouterRun& run, Placement& placement, const std::string& moved_because);
   void send_run(RouterRun& run, const Placement& placement);
   void note_prefilled(RouterRun& run);
   void expect_prefix(const RouterRun& run);
@@ -102,6 +117,7 @@ class RouterLoop {
   void end_run(RouterRun& run);
   void fail_exchange(uint64_t exchange, const Status& why, uint32_t retry_after_ms = 0);
   void drop_exchange(uint64_t exchange, std::string_view reason);
+  void remember(RequestRecord record);
   void assign_decode(RouterRun& run, Incarnation decode);
   Exchange* find_exchange(uint64_t id);
   RouterRun* find_run(RequestId id);
@@ -129,6 +145,8 @@ class RouterLoop {
   std::unordered_map<uint64_t, std::unique_ptr<Exchange>> exchanges_;
   std::unordered_map<uint64_t, std::vector<RequestId>> exchange_runs_;  // not ended
   std::unordered_map<RequestId, std::unique_ptr<RouterRun>> runs_;
+  LoadWindow load_;
+  RequestHistory history_;
   int64_t waiting_runs_ = 0;  // of them, those whose prefill is not over
   std::atomic<uint64_t> next_exchange_{0};
   TimePoint next_tick_{};

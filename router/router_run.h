@@ -30,6 +30,8 @@ struct RouterRun {
   Incarnation assigned_decode;
   bool ended_here = false;  // a stop string ended a choice: the workers do not know
   wire::RunTimings timings;
+  bool cached_counted = false;
+  size_t record = 0;  // number of the attempt in the exchange's record
 
   const RunKey& key() const { return body.key; }
   bool finished() const {

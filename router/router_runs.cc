@@ -50,7 +50,27 @@ std::vector<PrefixChain> chains(std::span<const TokenId> tokens, std::string_vie
 
 }  // namespace
 
-Status RouterLoop::place(RouterRun& run) {
+void RouterLoop::record_attempt(RouterRun& run, Placement& placement,
+                                const std::string& moved_because) {
+  Exchange* exchange = find_exchange(run.exchange);
+  if (exchange == nullptr) {
+    return;
+  }
+  AttemptRecord attempt;
+  attempt.prompt = run.prompt_index;
+  attempt.attempt = run.key().attempt;
+  attempt.placed = clock_.now();
+  attempt.decision = placement.decision;
+  attempt.reason = placement.reason;
+  attempt.moved_because = moved_because;
+  attempt.predicted = placement.predicted;
+  attempt.considered = std::move(placement.considered);
+  attempt.prefill_worker = placement.local ? "" : placement.prefill->info.name;
+  attempt.decode_worker = placement.decodes[0]->info.name;
+  run.record = exchange->add_attempt(std::move(attempt));
+}
+
+Status RouterLoop::place(RouterRun& run, const std::string& moved_because) {
   const std::vector<WorkerState*> prefills = workers_.ready(wire::Role::kPrefill);
   const std::vector<WorkerState*> decodes = workers_.ready(wire::Role::kDecode);
   const std::vector<TokenId> tokens = known_tokens(run.body);
@@ -60,17 +80,15 @@ Status RouterLoop::place(RouterRun& run) {
   request.max_new_tokens = run.body.sampling.max_tokens;
   request.needs_local = run.choices.size() > 1 && run.emitted();
   request.chains = chains(tokens, run.body.cache_salt, prefills, decodes);
-  BATON_ASSIGN_OR_RETURN(const Placement placement, placement_.place(request, prefills, decodes));
+  BATON_ASSIGN_OR_RETURN(Placement placement, placement_.place(request, prefills, decodes));
   metrics_.registry
       .counter(metrics::MetricId::kRouterDecisions, {placement.decision, placement.reason})
       .add();
   if (Exchange* exchange = find_exchange(run.exchange)) {
-    if (!exchange->started()) {
-      exchange->set_predicted_ttft(placement.predicted_ttft_ms);
-    }
     const Duration left = config_.router.request_timeout - (clock_.now() - exchange->arrived());
     run.body.deadline_ms = static_cast<uint32_t>(std::max(1.0, to_ms(left)));
   }
+  record_attempt(run, placement, moved_because);
   send_run(run, placement);
   return Status();
 }
@@ -159,6 +177,9 @@ void RouterLoop::cancel_workers(const RouterRun& run, std::string_view reason) {
 void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view reason) {
   release_load(run);
   cancel_workers(run, "superseded");
+  if (Exchange* exchange = find_exchange(run.exchange)) {
+    exchange->attempt(run.record).ended = clock_.now();
+  }
   if (run.key().attempt + 1 >= kMaxAttempts) {
     fail_exchange(run.exchange, why);
     return;
@@ -171,7 +192,7 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
   run.decodes.clear();
   run.prefill = Incarnation{};
   const bool moved = run.emitted();
-  if (const Status status = place(run); !status.ok()) {
+  if (const Status status = place(run, why.message()); !status.ok()) {
     fail_exchange(run.exchange, why);
     return;
   }
@@ -205,9 +226,18 @@ void RouterLoop::end_run(RouterRun& run) {
 
 void RouterLoop::fail_exchange(uint64_t id, const Status& why, uint32_t retry_after_ms) {
   if (Exchange* exchange = find_exchange(id)) {
-    exchange->fail(why, retry_after_ms);
+    exchange->fail(why, retry_after_ms, clock_.now());
   }
   drop_exchange(id, "failed");
+}
+
+// The end of a request: what stays of it.
+void RouterLoop::remember(RequestRecord record) {
+  load_.add(ended_request(record));
+  if (options_.request_log != nullptr) {
+    options_.request_log->write(log_line(record));
+  }
+  history_.add(std::move(record));
 }
 
 void RouterLoop::drop_exchange(uint64_t id, std::string_view reason) {
@@ -222,7 +252,10 @@ void RouterLoop::drop_exchange(uint64_t id, std::string_view reason) {
     }
     exchange_runs_.erase(id);
   }
-  exchanges_.erase(id);
+  if (Exchange* exchange = find_exchange(id)) {
+    remember(exchange->take_record());
+    exchanges_.erase(id);
+  }
 }
 
 }  // namespace baton::router

@@ -61,13 +61,16 @@ WorkerLoop::WorkerLoop(Options options, const Clock& clock, engine::Engine& engi
 void WorkerLoop::probe_machine() {
   constexpr Duration kProbeTime = 8ms;  // of arithmetic, and as much of reading
   constexpr Duration kPause = 2s;
-  const model::MachineProbe probe = engine_.probe(kProbeTime);
-  peak_.flops = std::max(peak_.flops, probe.flops);
-  peak_.read_bytes_per_s = std::max(peak_.read_bytes_per_s, probe.read_bytes_per_s);
-  peak_flops_.set(peak_.flops);
-  peak_bytes_.set(peak_.read_bytes_per_s);
+  raise_peak(engine_.probe(kProbeTime));
   --probes_left_;
   next_probe_ = clock_.now() + kPause;
+}
+
+void WorkerLoop::raise_peak(const model::MachineProbe& reached) {
+  peak_.flops = std::max(peak_.flops, reached.flops);
+  peak_.read_bytes_per_s = std::max(peak_.read_bytes_per_s, reached.read_bytes_per_s);
+  peak_flops_.set(peak_.flops);
+  peak_bytes_.set(peak_.read_bytes_per_s);
 }
 
 void WorkerLoop::start_step(Role& role) {
@@ -107,6 +110,10 @@ void WorkerLoop::finish_step(Role& role) {
 void WorkerLoop::observe_step(double seconds) {
   step_.ended = clock_.now();
   step_.seconds = seconds;
+  if (seconds > 0) {  // what a step reaches the machine can do, whatever a disturbed probe said
+    raise_peak(
+        {.flops = step_cost_.flops / seconds, .read_bytes_per_s = step_cost_.bytes / seconds});
+  }
   step_.roofline_seconds = engine::roofline_seconds(step_cost_, peak_);
   recent_steps_.add(step_);
   KindMetrics& kind = step_.prompt_tokens == 0   ? decode_steps_

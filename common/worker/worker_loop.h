@@ -76,6 +76,7 @@ class WorkerLoop {
   };
 
   void probe_machine();
+  void raise_peak(const model::MachineProbe& reached);
   void start_step(Role& role);
   void observe_step(double seconds);
   void finish_step(Role& role);

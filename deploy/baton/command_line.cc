@@ -27,6 +27,7 @@ struct AllOptions {
   UpOptions up;
   StatusOptions status;
   ChatOptions chat;
+  ExplainOptions explain;
   GenerateOptions generate;
   QualityOptions quality;
   EngineBenchOptions engine_bench;
@@ -114,6 +115,23 @@ void add_chat(CLI::App& app, ChatOptions& options) {
       "message, and only answers are printed.\n\nexamples:\n"
       "  baton chat --system \"Answer in one sentence.\"\n"
       "  echo \"Why is the sky blue?\" | baton chat --url http://127.0.0.1:8080 --temperature 0");
+}
+
+void add_explain(CLI::App& app, ExplainOptions& options) {
+  CLI::App* explain =
+      app.add_subcommand("explain", "Show the life of one request: decision, parts, time line");
+  explain->option_defaults()->always_capture_default();
+  explain->add_option("request", options.request_id, "x-request-id, or the id of the answer")
+      ->type_name("REQUEST_ID")
+      ->always_capture_default(false)
+      ->required();
+  explain->add_option("--url", options.url, "The router")->type_name("URL");
+  explain->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
+      ->type_name("F");
+  explain->add_flag("--json", options.json, "One JSON object");
+  explain->footer(
+      "examples:\n  baton explain chatcmpl-0123456789abcdef0123456789abcdef\n"
+      "  baton explain my-request-1 --url http://127.0.0.1:8080 --json");
 }
 
 void add_engine_flags(CLI::App* command, EngineFlags& flags) {
@@ -321,6 +339,9 @@ Command command_of(const CLI::App& app, AllOptions& options) {
   if (name == "chat") {
     return options.chat;
   }
+  if (name == "explain") {
+    return options.explain;
+  }
   if (name == "generate") {
     return options.generate;
   }
@@ -349,6 +370,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, std::ostream& 
   add_up(app, options.up);
   add_status(app, options.status);
   add_chat(app, options.chat);
+  add_explain(app, options.explain);
   add_generate(app, options.generate);
   CLI::App* bench = app.add_subcommand("bench", "Measure: serve, quality, engine, transfer");
   bench->require_subcommand(1);

@@ -10,6 +10,7 @@
 #include "deploy/baton/chat.h"
 #include "deploy/baton/cluster_plan.h"
 #include "deploy/baton/engine_bench.h"
+#include "deploy/baton/explain.h"
 #include "deploy/baton/generate.h"
 #include "deploy/baton/quality.h"
 #include "deploy/baton/serve_bench/options.h"
@@ -18,9 +19,9 @@
 
 namespace baton::cli {
 
-using Command =
-    std::variant<UpOptions, StatusOptions, ChatOptions, GenerateOptions, QualityOptions,
-                 EngineBenchOptions, TransferBenchOptions, serve_bench::ServeBenchOptions>;
+using Command = std::variant<UpOptions, StatusOptions, ChatOptions, ExplainOptions, GenerateOptions,
+                             QualityOptions, EngineBenchOptions, TransferBenchOptions,
+                             serve_bench::ServeBenchOptions>;
 
 struct CommandLine {
   std::optional<int> exit_status;  // set: help, version or bad usage; nothing else to do

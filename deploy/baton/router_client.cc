@@ -184,7 +184,6 @@ bool RouterClient::ready() {
   return response.ok() && response->status == 200;
 }
 
-// The body of GET `path` when the status is 200.
 Result<std::string> RouterClient::get(const std::string& path) {
   BATON_ASSIGN_OR_RETURN(http::Response response, client_.request(request("GET", path)));
   if (response.status == 200) {

@@ -94,6 +94,8 @@ class RouterClient {
 
   bool ready();  // GET /readyz says 200
   Result<ClusterStatus> status();
+  // The body of an answer 200; what the router says of another one is the message of the error.
+  Result<std::string> get(const std::string& path);
   // A streamed chat answer at temperature 0. Errors of the API come with its own message.
   Result<RequestPath> chat(const std::string& body,
                            const std::function<void(std::string_view)>& on_text);
@@ -105,7 +107,6 @@ class RouterClient {
 
  private:
   http::ClientRequest request(std::string method, const std::string& path) const;
-  Result<std::string> get(const std::string& path);
 
   std::string url_;
   std::string api_key_;

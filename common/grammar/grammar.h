@@ -1,0 +1,63 @@
+#pragma once
+
+// What a request may ask of its output's form, and the compiled form that workers share.
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/grammar/automaton.h"
+#include "common/grammar/recognizer.h"
+#include "common/grammar/vocabulary_trie.h"
+
+namespace baton::grammar {
+
+// Values go over the wire and are never renumbered.
+enum class Kind : uint8_t {
+  kNone = 0,
+  kJsonObject = 1,  // no text
+  kJsonSchema = 2,  // the schema
+  kRegex = 3,       // an expression that the whole output matches
+  kEbnf = 4,        // ebnf.h
+  kChoice = 5,      // one text or the other
+};
+
+struct Source {
+  Kind kind = Kind::kNone;
+  std::vector<std::string> texts;
+
+  friend bool operator==(const Source&, const Source&) = default;
+};
+
+inline constexpr size_t kMaxSourceBytes = 1 << 20;
+
+// Errors as those of the readers (json_schema.h, regex.h, ebnf.h) and of the automaton: all of them
+// are the request's. Takes up to about 100 ms for the largest grammars.
+Result<Automaton> compile(const Source& source);
+
+// Compiled grammars by their source, the last used first. Thread-safe; a source that is new is
+// compiled while others wait.
+class GrammarCache {
+ public:
+  static constexpr size_t kMaxGrammars = 32;
+
+  explicit GrammarCache(std::shared_ptr<const VocabularyTrie> vocabulary)
+      : vocabulary_(std::move(vocabulary)) {}
+
+  Result<std::shared_ptr<Recognizer>> get(const Source& source) EXCLUDES(mutex_);
+
+ private:
+  struct Entry {
+    Source source;
+    std::shared_ptr<Recognizer> recognizer;
+  };
+
+  const std::shared_ptr<const VocabularyTrie> vocabulary_;
+  Mutex mutex_;
+  std::list<Entry> entries_ GUARDED_BY(mutex_);
+};
+
+}  // namespace baton::grammar

@@ -1,0 +1,44 @@
+#include "common/grammar/grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/grammar/grammar_fixture.h"
+
+namespace baton::grammar {
+namespace {
+
+TEST(GrammarTest, EachKindHasItsReader) {
+  EXPECT_TRUE(*accepts({Kind::kJsonObject, {}}, R"({"a": 1})"));
+  EXPECT_FALSE(*accepts({Kind::kJsonObject, {}}, "[1]"));
+  EXPECT_TRUE(*accepts({Kind::kJsonSchema, {R"({"type": "null"})"}}, "null"));
+  EXPECT_TRUE(*accepts({Kind::kRegex, {"a+"}}, "aa"));
+  EXPECT_TRUE(*accepts({Kind::kEbnf, {"root ::= \"x\""}}, "x"));
+  EXPECT_TRUE(*accepts({Kind::kChoice, {"no", "yes"}}, "yes"));
+  EXPECT_FALSE(*accepts({Kind::kChoice, {"no", "yes"}}, "ye"));
+}
+
+TEST(GrammarTest, WrongSourcesAreErrors) {
+  EXPECT_EQ(compile({Kind::kRegex, {}}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(compile({Kind::kNone, {"x"}}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(compile({Kind::kRegex, {std::string(kMaxSourceBytes + 1, 'a')}}).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(GrammarTest, TheCacheKeepsTheLastUsed) {
+  GrammarCache cache(byte_vocabulary());
+  const auto first = cache.get({Kind::kRegex, {"first"}});
+  ASSERT_TRUE(first.ok());
+  for (size_t i = 0; i + 1 < GrammarCache::kMaxGrammars; ++i) {
+    ASSERT_TRUE(cache.get({Kind::kRegex, {std::string(i, 'a')}}).ok());
+  }
+  EXPECT_EQ(*cache.get({Kind::kRegex, {"first"}}), *first);
+  ASSERT_TRUE(cache.get({Kind::kRegex, {"more"}}).ok());
+  ASSERT_TRUE(cache.get({Kind::kRegex, {"and more"}}).ok());
+  EXPECT_EQ(*cache.get({Kind::kRegex, {"first"}}), *first);
+  EXPECT_FALSE(cache.get({Kind::kRegex, {"("}}).ok());
+}
+
+}  // namespace
+}  // namespace baton::grammar

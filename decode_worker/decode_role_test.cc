@@ -186,6 +186,8 @@ TEST_F(DecodeRoleTest, AMovedRequestGoesOnWithTheSameTokens) {
     wire::RunBody request = body(choices, 45, 30, choices);
     request.sampling.temperature = 0.8f;
     request.sampling.repetition_penalty = 1.2f;
+    request.sampling.grammar_kind = static_cast<uint8_t>(grammar::Kind::kRegex);
+    request.sampling.grammar_texts = {"([a-z]+ ?)*"};
     const wire::RunBody whole = request;
     for (size_t i = 0; i < choices; ++i) {
       const std::vector<TokenId> all = oracle_.output(whole, i);
@@ -200,6 +202,24 @@ TEST_F(DecodeRoleTest, AMovedRequestGoesOnWithTheSameTokens) {
     expect_right(whole);
   }
   expect_all_free();
+}
+
+TEST_F(DecodeRoleTest, AGrammarBoundsTheOutputAndEndsIt) {
+  start();
+  wire::RunBody request = body(1, 40, 30);
+  request.sampling.grammar_kind = static_cast<uint8_t>(grammar::Kind::kChoice);
+  request.sampling.grammar_texts = {"ab", "ac"};
+  run(request);
+  ASSERT_TRUE(until([&] { return finished(request); }));
+  expect_right(request);
+  EXPECT_EQ(router_.finish(request.key.request), wire::FinishReason::kStop);
+  EXPECT_LE(router_.output(request.key.request).size(), 2u);
+  wire::RunBody wrong = body(2, 40, 30);
+  wrong.sampling.grammar_kind = 99;
+  wrong.sampling.grammar_texts = {"x"};
+  run(wrong);
+  ASSERT_TRUE(until([&] { return !router_.failed.empty(); }));
+  EXPECT_EQ(router_.failed[0].code, StatusCode::kInvalidArgument);
 }
 
 TEST_F(DecodeRoleTest, PreemptionChangesNoTokenAndEndsForEveryone) {

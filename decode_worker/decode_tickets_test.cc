@@ -94,7 +94,8 @@ class Sender {
     const model::ModelDescription& model = engine_->description();
     std::vector<sampling::SequenceSampler> samplers;
     for (size_t i = 0; i < transfer.body.choices.size(); ++i) {
-      samplers.push_back(worker::make_sampler(transfer.body, i, model.vocab, model.max_context));
+      samplers.push_back(
+          worker::make_sampler(transfer.body, i, model.vocab, model.max_context, nullptr));
     }
     auto plan = std::make_unique<engine::BatchPlan>();
     engine::SequencePlan* entry =

@@ -110,7 +110,7 @@ class Receiver {
     tokens.insert(tokens.end(), out.begin(), out.end());
     const model::ModelDescription& model = engine_->description();
     sampling::SequenceSampler sampler =
-        worker::make_sampler(state, choice, model.vocab, model.max_context);
+        worker::make_sampler(state, choice, model.vocab, model.max_context, nullptr);
     engine::BatchPlan copies;
     worker::Sequence base(SequenceId{1}, state.prompt);
     worker::Sequence sequence(SequenceId{2}, std::move(tokens));

@@ -136,7 +136,8 @@ void RouterLoop::begin(NewExchange command) {
       run->choices.emplace_back(
           tokenizer_, choice,
           ChoiceStream::Options{request.stop, request.include_stop_text,
-                                request.skip_special_tokens, request.sampling.min_tokens});
+                                request.skip_special_tokens, request.sampling.min_tokens,
+                                request.sampling.stop_token_ids});
     }
     RouterRun& placed = *run;
     const RequestId key = placed.key().request;

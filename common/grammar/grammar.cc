@@ -6,6 +6,7 @@
 #include "common/grammar/ebnf.h"
 #include "common/grammar/json_schema.h"
 #include "common/grammar/regex.h"
+#include "common/tokenizer/vocabulary_from_gguf.h"
 
 namespace baton::grammar {
 namespace {
@@ -67,6 +68,16 @@ Result<Automaton> compile(const Source& source) {
   return Automaton::build(expressions);
 }
 
+MakeVocabulary vocabulary_of_model(std::string path) {
+  return [path = std::move(path)]() -> Result<std::shared_ptr<const VocabularyTrie>> {
+    BATON_ASSIGN_OR_RETURN(const tokenizer::Tokenizer tokens, tokenizer::load_tokenizer(path));
+    return std::make_shared<const VocabularyTrie>(
+        static_cast<int>(tokens.vocab_size()), [&tokens](TokenId id) {
+          return tokens.is_special(id) ? std::string_view() : tokens.token_bytes(id);
+        });
+  };
+}
+
 Result<std::shared_ptr<Recognizer>> GrammarCache::get(const Source& source) {
   const MutexLock lock(mutex_);
   const auto found = std::find_if(entries_.begin(), entries_.end(),
@@ -74,6 +85,9 @@ Result<std::shared_ptr<Recognizer>> GrammarCache::get(const Source& source) {
   if (found != entries_.end()) {
     entries_.splice(entries_.begin(), entries_, found);
     return found->recognizer;
+  }
+  if (vocabulary_ == nullptr) {
+    BATON_ASSIGN_OR_RETURN(vocabulary_, make_vocabulary_());
   }
   BATON_ASSIGN_OR_RETURN(Automaton automaton, compile(source));
   entries_.push_front({source, std::make_shared<Recognizer>(std::move(automaton), vocabulary_)});

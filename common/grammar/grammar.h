@@ -2,6 +2,7 @@
 
 // What a request may ask of its output's form, and the compiled form that workers share.
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -38,15 +39,22 @@ inline constexpr size_t kMaxSourceBytes = 1 << 20;
 // are the request's. Takes up to about 100 ms for the largest grammars.
 Result<Automaton> compile(const Source& source);
 
+using MakeVocabulary = std::function<Result<std::shared_ptr<const VocabularyTrie>>()>;
+// The tokens of a model file that text is made of: all but control and unknown ones.
+MakeVocabulary vocabulary_of_model(std::string path);
+
 // Compiled grammars by their source, the last used first. Thread-safe; a source that is new is
 // compiled while others wait.
 class GrammarCache {
  public:
   static constexpr size_t kMaxGrammars = 32;
 
-  explicit GrammarCache(std::shared_ptr<const VocabularyTrie> vocabulary)
-      : vocabulary_(std::move(vocabulary)) {}
+  // `make_vocabulary` is called when the first grammar is asked for: most processes never are, and
+  // it takes about 100 ms.
+  explicit GrammarCache(MakeVocabulary make_vocabulary)
+      : make_vocabulary_(std::move(make_vocabulary)) {}
 
+  // Errors of compile() and of the vocabulary.
   Result<std::shared_ptr<Recognizer>> get(const Source& source) EXCLUDES(mutex_);
 
  private:
@@ -55,8 +63,9 @@ class GrammarCache {
     std::shared_ptr<Recognizer> recognizer;
   };
 
-  const std::shared_ptr<const VocabularyTrie> vocabulary_;
+  const MakeVocabulary make_vocabulary_;
   Mutex mutex_;
+  std::shared_ptr<const VocabularyTrie> vocabulary_ GUARDED_BY(mutex_);
   std::list<Entry> entries_ GUARDED_BY(mutex_);
 };
 

@@ -27,7 +27,7 @@ TEST(GrammarTest, WrongSourcesAreErrors) {
 }
 
 TEST(GrammarTest, TheCacheKeepsTheLastUsed) {
-  GrammarCache cache(byte_vocabulary());
+  GrammarCache cache([] { return byte_vocabulary(); });
   const auto first = cache.get({Kind::kRegex, {"first"}});
   ASSERT_TRUE(first.ok());
   for (size_t i = 0; i + 1 < GrammarCache::kMaxGrammars; ++i) {
@@ -38,6 +38,29 @@ TEST(GrammarTest, TheCacheKeepsTheLastUsed) {
   ASSERT_TRUE(cache.get({Kind::kRegex, {"and more"}}).ok());
   EXPECT_EQ(*cache.get({Kind::kRegex, {"first"}}), *first);
   EXPECT_FALSE(cache.get({Kind::kRegex, {"("}}).ok());
+}
+
+TEST(GrammarTest, TheVocabularyIsReadOnceOnFirstUse) {
+  int calls = 0;
+  GrammarCache cache([&calls]() -> Result<std::shared_ptr<const VocabularyTrie>> {
+    ++calls;
+    return calls == 1 ? Result<std::shared_ptr<const VocabularyTrie>>(not_found("no model file"))
+                      : byte_vocabulary();
+  });
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(cache.get({Kind::kRegex, {"a"}}).status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(cache.get({Kind::kRegex, {"a"}}).ok());
+  EXPECT_TRUE(cache.get({Kind::kRegex, {"b"}}).ok());
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(GrammarTest, AModelFilesTextTokensAreItsVocabulary) {
+  const auto vocabulary =
+      vocabulary_of_model(BATON_SOURCE_DIR "/models/smollm2-135m-instruct-q4_1.gguf")();
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status().to_string();
+  EXPECT_EQ((*vocabulary)->vocab_size(), 49152);
+  EXPECT_EQ((*vocabulary)->bytes_of(2), "");  // <|im_end|>
+  EXPECT_FALSE(vocabulary_of_model("no such file")().ok());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/device/compute_team.h"
+#include "common/grammar/matcher.h"
 #include "common/sampling/candidates.h"
 #include "common/sampling/natural_log.h"
 #include "common/sampling/penalties.h"
@@ -137,7 +138,8 @@ TokenId draw(const Row& row, Scratch& scratch) {
 }  // namespace
 
 SequenceSampler::SequenceSampler(SamplingParams params, std::span<const TokenId> prompt,
-                                 std::span<const TokenId> output_so_far, int choice, int vocab_size)
+                                 std::span<const TokenId> output_so_far, int choice, int vocab_size,
+                                 std::shared_ptr<grammar::Recognizer> grammar)
     : params_(std::move(params)),
       choice_(choice),
       vocab_size_(vocab_size),
@@ -145,6 +147,15 @@ SequenceSampler::SequenceSampler(SamplingParams params, std::span<const TokenId>
   BATON_CHECK(vocab_size > 0, "an empty vocabulary");
   if (Penalties::wanted(params_)) {
     penalties_ = std::make_unique<Penalties>(params_, prompt, output_so_far, vocab_size);
+  }
+  if (grammar != nullptr) {
+    grammar_ = std::make_unique<grammar::Matcher>(std::move(grammar));
+    for (const TokenId id : output_so_far) {
+      // An error stays in the matcher, and the next sample() reports it.
+      if (ends(id) || !grammar_->accept(id).ok()) {
+        break;
+      }
+    }
   }
 }
 
@@ -155,7 +166,16 @@ SequenceSampler& SequenceSampler::operator=(SequenceSampler&&) noexcept = defaul
 int SequenceSampler::output_count() const { return output_count_; }
 const SamplingParams& SequenceSampler::params() const { return params_; }
 
-void SequenceSampler::process_logits(std::span<float> logits) const {
+// The tokens that may follow a whole text. An end token that does not end the choice is no text.
+std::vector<TokenId> SequenceSampler::grammar_ends() const {
+  std::vector<TokenId> ids = params_.stop_token_ids;
+  if (!params_.ignore_eos) {
+    ids.insert(ids.end(), params_.end_ids.begin(), params_.end_ids.end());
+  }
+  return ids;
+}
+
+Status SequenceSampler::process_logits(std::span<float> logits) {
   for (const auto& [id, bias] : params_.logit_bias) {
     if (id >= 0 && id < vocab_size_) {
       logits[static_cast<size_t>(id)] += bias;
@@ -168,10 +188,11 @@ void SequenceSampler::process_logits(std::span<float> logits) const {
     mask(logits, params_.end_ids);
     mask(logits, params_.stop_token_ids);
   }
+  return grammar_ ? grammar_->mask(logits, grammar_ends()) : Status();
 }
 
-Result<TokenId> SequenceSampler::choose(std::span<float> logits, Scratch& scratch) const {
-  process_logits(logits);
+Result<TokenId> SequenceSampler::choose(std::span<float> logits, Scratch& scratch) {
+  BATON_RETURN_IF_ERROR(process_logits(logits));
   const bool greedy = params_.temperature < kGreedyTemperature;
   const int n = static_cast<int>(logits.size());
   scratch.maxima.resize(static_cast<size_t>(chunk_count(n)));
@@ -214,10 +235,17 @@ Result<Sampled> SequenceSampler::sample(std::span<float> logits, Scratch& scratc
   return out;
 }
 
+bool SequenceSampler::ends(TokenId id) const {
+  return contains(params_.stop_token_ids, id) ||
+         (!params_.ignore_eos && contains(params_.end_ids, id));
+}
+
 FinishReason SequenceSampler::finish_of(TokenId id) const {
-  const bool ends = contains(params_.stop_token_ids, id) ||
-                    (!params_.ignore_eos && contains(params_.end_ids, id));
-  if (ends && output_count_ > params_.min_tokens) {
+  if (ends(id) && output_count_ > params_.min_tokens) {
+    return FinishReason::kStop;
+  }
+  // Nothing may follow: an end token would be the only choice.
+  if (grammar_ && grammar_->must_end()) {
     return FinishReason::kStop;
   }
   return params_.max_tokens > 0 && output_count_ >= params_.max_tokens ? FinishReason::kLength
@@ -228,6 +256,10 @@ FinishReason SequenceSampler::accept(TokenId id) {
   ++output_count_;
   if (penalties_) {
     penalties_->count_output(id);
+  }
+  if (grammar_ && !ends(id)) {
+    // An error stays in the matcher, and the next sample() reports it.
+    (void)grammar_->accept(id).ok();
   }
   return finish_of(id);
 }

@@ -4,9 +4,9 @@
 // same request gives the same tokens on every instruction set, in every batch, before and after it
 // moves to another worker.
 //
-// logits -> bias -> repetition, presence, frequency penalty -> min_tokens mask -> greedy, or
-// temperature -> top-k -> min-p -> softmax -> top-p -> draw by Philox4x32-10 (key = seed, counter =
-// (choice, output index, 0, 0)).
+// logits -> bias -> repetition, presence, frequency penalty -> min_tokens mask -> grammar ->
+// greedy, or temperature -> top-k -> min-p -> softmax -> top-p -> draw by Philox4x32-10 (key =
+// seed, counter = (choice, output index, 0, 0)).
 
 #include <cstdint>
 #include <memory>
@@ -19,6 +19,11 @@
 #include "common/sampling/logprobs.h"
 #include "common/sampling/params.h"
 #include "common/sampling/scratch.h"
+
+namespace baton::grammar {
+class Matcher;
+class Recognizer;
+}  // namespace baton::grammar
 
 namespace baton::sampling {
 
@@ -38,9 +43,11 @@ struct Sampled {
 class SequenceSampler {
  public:
   // `params` should have passed validate(). Ids of prompt and output outside [0, vocab_size) are
-  // ignored by the penalties. Nothing of the spans is kept.
+  // ignored by the penalties. Nothing of the spans is kept. `grammar` restricts the output; null
+  // does not.
   SequenceSampler(SamplingParams params, std::span<const TokenId> prompt,
-                  std::span<const TokenId> output_so_far, int choice, int vocab_size);
+                  std::span<const TokenId> output_so_far, int choice, int vocab_size,
+                  std::shared_ptr<grammar::Recognizer> grammar = nullptr);
   ~SequenceSampler();
   SequenceSampler(SequenceSampler&&) noexcept;
   SequenceSampler& operator=(SequenceSampler&&) noexcept;
@@ -48,8 +55,8 @@ class SequenceSampler {
   // Samples output number output_count() and records it. `logits` holds at least vocab_size values
   // ([vocab], f32) of which the first vocab_size count, and is overwritten. Fails, recording
   // nothing, with internal_error when a logit is NaN or +infinity or when every token is masked
-  // out, and with invalid_argument when penalties or temperature overflow f32; the request cannot
-  // go on then.
+  // out, with invalid_argument when penalties or temperature overflow f32, and as
+  // grammar::Matcher::mask says; the request cannot go on then.
   //
   // O(vocab_size); about 0.1 ms for 128k entries.
   Result<Sampled> sample(std::span<float> logits, Scratch& scratch);
@@ -62,15 +69,18 @@ class SequenceSampler {
   const SamplingParams& params() const;
 
  private:
-  Result<TokenId> choose(std::span<float> logits, Scratch& scratch) const;
+  Result<TokenId> choose(std::span<float> logits, Scratch& scratch);
+  bool ends(TokenId id) const;
   FinishReason finish_of(TokenId id) const;
-  void process_logits(std::span<float> logits) const;
+  Status process_logits(std::span<float> logits);
+  std::vector<TokenId> grammar_ends() const;
 
   SamplingParams params_;
   int choice_;
   int vocab_size_;
   int output_count_ = 0;
-  std::unique_ptr<Penalties> penalties_;  // null when no penalty is asked for
+  std::unique_ptr<Penalties> penalties_;       // null when no penalty is asked for
+  std::unique_ptr<grammar::Matcher> grammar_;  // null when the output has no form
 };
 
 }  // namespace baton::sampling

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/random.h"
+#include "common/grammar/grammar.h"
 #include "common/kernels/math/exp.h"
 #include "common/sampling/natural_log.h"
 #include "common/sampling/philox.h"
@@ -493,6 +494,78 @@ TEST(SamplerTest, TinyPenaltiesStayFiniteAndOverflowIsTheRequestsFault) {
   SequenceSampler sampler(params, prompt, {}, 0, 2);
   std::vector<float> row = {5.0f, 1.0f};
   EXPECT_EQ(sampler.sample(row, scratch).status().code(), StatusCode::kInvalidArgument);
+}
+
+// Token i is the letter a + i; the last is the end token.
+std::shared_ptr<grammar::Recognizer> letters(const std::string& expression) {
+  static constexpr std::string_view kLetters = "abcdefgh";
+  Result<grammar::Automaton> automaton = grammar::compile({grammar::Kind::kRegex, {expression}});
+  return std::make_shared<grammar::Recognizer>(
+      std::move(*automaton), std::make_shared<grammar::VocabularyTrie>(9, [](TokenId id) {
+        return kLetters.substr(static_cast<size_t>(id), 1);
+      }));
+}
+
+SamplingParams greedy_with_end() {
+  SamplingParams params;
+  params.temperature = 0;
+  params.end_ids = {8};
+  return params;
+}
+
+TEST(SamplerGrammarTest, OnlyTokensOfTheGrammarAreSampled) {
+  Scratch scratch;
+  SequenceSampler sampler(greedy_with_end(), {}, {}, 0, 9, letters("b[cd]+"));
+  std::vector<TokenId> out;
+  FinishReason finish = FinishReason::kNone;
+  for (int i = 0; i < 4; ++i) {
+    // The end token is likeliest once it may come.
+    std::vector<float> logits = {9, 1, 2, 3, 0, 0, 0, 0, i < 3 ? 2.5f : 8.0f};
+    const Result<Sampled> sampled = sampler.sample(logits, scratch);
+    ASSERT_TRUE(sampled.ok());
+    out.push_back(sampled->id);
+    finish = sampled->finish;
+  }
+  EXPECT_EQ(out, (std::vector<TokenId>{1, 3, 3, 8}));
+  EXPECT_EQ(finish, FinishReason::kStop);
+}
+
+TEST(SamplerGrammarTest, AWholeTextEndsTheChoiceAtOnce) {
+  Scratch scratch;
+  SequenceSampler sampler(greedy_with_end(), {}, {}, 0, 9, letters("ab"));
+  std::vector<float> logits(9, 1.0f);
+  EXPECT_EQ(sampler.sample(logits, scratch)->finish, FinishReason::kNone);
+  logits.assign(9, 1.0f);
+  const Result<Sampled> last = sampler.sample(logits, scratch);
+  EXPECT_EQ(last->id, 1);
+  EXPECT_EQ(last->finish, FinishReason::kStop);
+}
+
+TEST(SamplerGrammarTest, ContinuesAfterTheOutputSoFar) {
+  Scratch scratch;
+  const TokenId output[] = {1, 2};
+  SequenceSampler sampler(greedy_with_end(), {}, output, 0, 9, letters("bc(e|f)"));
+  std::vector<float> logits(9, 1.0f);
+  EXPECT_EQ(sampler.sample(logits, scratch)->id, 4);
+}
+
+TEST(SamplerGrammarTest, OutputThatDoesNotFitIsAnError) {
+  Scratch scratch;
+  const TokenId output[] = {7};
+  SequenceSampler sampler(greedy_with_end(), {}, output, 0, 9, letters("bc"));
+  std::vector<float> logits(9, 1.0f);
+  EXPECT_EQ(sampler.sample(logits, scratch).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(SamplerGrammarTest, AnEndTokenThatDoesNotEndIsNoText) {
+  Scratch scratch;
+  SamplingParams params = greedy_with_end();
+  params.ignore_eos = true;
+  SequenceSampler sampler(params, {}, {}, 0, 9, letters("a+"));
+  for (int i = 0; i < 3; ++i) {
+    std::vector<float> logits = {0, 0, 0, 0, 0, 0, 0, 0, 9};
+    EXPECT_EQ(sampler.sample(logits, scratch)->id, 0);
+  }
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ RunBody sample_body() {
   body.sampling.max_tokens = 64;
   body.sampling.seed = 0xFFFFFFFFFFFFFFFFull;
   body.sampling.logprobs = -1;
+  body.sampling.grammar_kind = 5;
+  body.sampling.grammar_texts = {"yes", std::string("n\0o", 3)};
   body.cache_salt = std::string("a\0b", 3);
   body.router.value = 77;
   body.deadline_ms = 1000;

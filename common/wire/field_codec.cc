@@ -1,5 +1,6 @@
 #include "common/wire/field_codec.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -48,6 +49,10 @@ void put(const SamplingSpec& from, pb::Sampling* to) {
   to->set_max_tokens(from.max_tokens);
   to->set_seed(from.seed);
   to->set_logprobs(from.logprobs);
+  to->set_grammar_kind(from.grammar_kind);
+  for (const std::string& text : from.grammar_texts) {
+    to->add_grammar_texts(text);
+  }
 }
 void get(const pb::Sampling& from, SamplingSpec* to) {
   to->temperature = from.temperature();
@@ -67,6 +72,9 @@ void get(const pb::Sampling& from, SamplingSpec* to) {
   to->max_tokens = from.max_tokens();
   to->seed = from.seed();
   to->logprobs = from.logprobs();
+  // A kind that this build does not know stays one: the worker refuses it.
+  to->grammar_kind = static_cast<uint8_t>(std::min(from.grammar_kind(), 0xFFu));
+  to->grammar_texts.assign(from.grammar_texts().begin(), from.grammar_texts().end());
 }
 
 void put(const TokenLogprob& from, pb::TokenLogprob* to) {

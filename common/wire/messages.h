@@ -41,6 +41,9 @@ struct SamplingSpec {
   int32_t max_tokens = 0;  // of output, counted from the start of the request
   uint64_t seed = 0;       // always set by the router
   int32_t logprobs = -1;   // how many top log-probabilities; -1 none
+  // Form of the output: kind and texts of a grammar (common/grammar); 0 is none.
+  uint8_t grammar_kind = 0;
+  std::vector<std::string> grammar_texts;
 };
 
 struct TokenLogprob {

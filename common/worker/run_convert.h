@@ -2,6 +2,7 @@
 
 // Between the messages' view of sampling and the sampler's own types.
 
+#include "common/grammar/grammar.h"
 #include "common/sampling/sampler.h"
 #include "common/wire/messages.h"
 
@@ -16,9 +17,14 @@ wire::TokenLogprob wire_logprob(const sampling::TokenLogprobs& logprobs);
 // fault.
 Status check_body(const wire::RunBody& body, int vocab, int max_context);
 
+// What restricts the output; null when nothing does. Errors as GrammarCache::get.
+Result<std::shared_ptr<grammar::Recognizer>> grammar_of(const wire::SamplingSpec& spec,
+                                                        grammar::GrammarCache& grammars);
+
 // The sampler of one choice of a checked body, in the state that follows its output so far. The end
 // of the context ends the choice like its own limit does.
 sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab,
-                                       int max_context);
+                                       int max_context,
+                                       std::shared_ptr<grammar::Recognizer> grammar);
 
 }  // namespace baton::worker

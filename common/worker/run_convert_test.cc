@@ -88,19 +88,19 @@ TEST(RunConvertTest, CarriesEverySamplingField) {
 TEST(RunConvertTest, TheEndOfTheContextEndsAChoice) {
   wire::RunBody unlimited = body();
   unlimited.sampling.max_tokens = 0;
-  sampling::SequenceSampler sampler = make_sampler(unlimited, 0, 100, 5);
+  sampling::SequenceSampler sampler = make_sampler(unlimited, 0, 100, 5, nullptr);
   EXPECT_EQ(sampler.accept(1), sampling::FinishReason::kNone);
   EXPECT_EQ(sampler.accept(1), sampling::FinishReason::kLength);
 
   wire::RunBody shorter = body();
   shorter.sampling.max_tokens = 1;
-  EXPECT_EQ(make_sampler(shorter, 0, 100, 16).params().max_tokens, 1);
+  EXPECT_EQ(make_sampler(shorter, 0, 100, 16, nullptr).params().max_tokens, 1);
 }
 
 TEST(RunConvertTest, ASamplerFollowsTheOutputSoFar) {
   wire::RunBody moved = body();
   moved.choices[0].output = {5, 6};
-  sampling::SequenceSampler sampler = make_sampler(moved, 0, 100, 16);
+  sampling::SequenceSampler sampler = make_sampler(moved, 0, 100, 16, nullptr);
   EXPECT_EQ(sampler.output_count(), 2);
   EXPECT_EQ(sampler.accept(1), sampling::FinishReason::kNone);
   EXPECT_EQ(sampler.accept(1), sampling::FinishReason::kLength);

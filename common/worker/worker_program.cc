@@ -139,8 +139,9 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
                          RouterLinks::connect(context, {.addresses = config.workers.routers,
                                                         .heartbeat = config.workers.heartbeat,
                                                         .resolver = &resolver}));
-  Environment env{config, *entry,   incarnation, clock, random, *engine,
-                  blocks, registry, waker,       links, context};
+  grammar::GrammarCache grammars(grammar::vocabulary_of_model(config.model.path));
+  Environment env{config, *entry,   incarnation, clock, random,  *engine,
+                  blocks, registry, waker,       links, context, grammars};
   WorkerLoop loop({.incarnation = incarnation,
                    .heartbeat = config.workers.heartbeat,
                    .drain_limit = config.workers.drain,

@@ -11,6 +11,7 @@
 #include "common/base/random.h"
 #include "common/config/config.h"
 #include "common/engine/engine.h"
+#include "common/grammar/grammar.h"
 #include "common/kv_cache/block_pool.h"
 #include "common/metrics/registry.h"
 #include "common/worker/role.h"
@@ -32,6 +33,7 @@ struct Environment {
   const Waker& waker;
   RouterLinks& links;
   wire::Context& context;  // with the cluster's key
+  grammar::GrammarCache& grammars;
 };
 
 struct MadeRole {

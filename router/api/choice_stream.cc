@@ -1,5 +1,7 @@
 #include "router/api/choice_stream.h"
 
+#include <algorithm>
+
 namespace baton::router {
 
 ChoiceDelta ChoiceStream::push(TokenId id, const wire::TokenLogprob* logprob,
@@ -13,9 +15,12 @@ ChoiceDelta ChoiceStream::push(TokenId id, const wire::TokenLogprob* logprob,
   }
   ids_.push_back(id);
   // A worker stops at a token: the model's end, which is no text of the answer whatever
-  // skip_special_tokens says, or one of stop_token_ids, which is shown like a stop string.
+  // skip_special_tokens says, one of stop_token_ids, which is shown like a stop string, or the last
+  // of a text after which its grammar allows no more.
+  const std::vector<TokenId>& stop_ids = options_.stop_token_ids;
+  const bool stopped = std::find(stop_ids.begin(), stop_ids.end(), id) != stop_ids.end();
   const bool hidden = finish == wire::FinishReason::kStop &&
-                      (tokenizer_->is_end(id) || !options_.include_stop_text);
+                      (tokenizer_->is_end(id) || (stopped && !options_.include_stop_text));
   std::string text = hidden ? std::string() : detokenizer_.feed(id);
   if (finish != wire::FinishReason::kNone) {
     text += detokenizer_.finish();

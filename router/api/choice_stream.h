@@ -32,6 +32,7 @@ class ChoiceStream {
     bool include_stop_text = false;
     bool skip_special_tokens = true;
     int min_tokens = 0;
+    std::vector<TokenId> stop_token_ids = {};
   };
   ChoiceStream(const tokenizer::Tokenizer& tokenizer, int choice, const Options& options)
       : tokenizer_(&tokenizer),

@@ -84,10 +84,16 @@ TEST_F(ChoiceStreamTest, ShowsATokenThatStoppedLikeAStopString) {
   for (const bool include : {false, true}) {
     ChoiceStream::Options options;
     options.include_stop_text = include;
+    options.stop_token_ids = {ids("b")[0]};
     ChoiceStream stream(tokenizer_, 0, options);
     EXPECT_EQ(joined(stream, {ids("a")[0], ids("b")[0]}, FinishReason::kStop),
               include ? "ab" : "a");
   }
+}
+
+TEST_F(ChoiceStreamTest, ShowsTheLastTokenOfATextThatItsGrammarEnds) {
+  ChoiceStream stream(tokenizer_, 0, {});
+  EXPECT_EQ(joined(stream, {ids("a")[0], ids("b")[0]}, FinishReason::kStop), "ab");
 }
 
 TEST_F(ChoiceStreamTest, ShowsAnEndTokenThatDidNotEndWhenAsked) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "router/api/field_reader.h"
+#include "router/api/output_form.h"
 
 namespace baton::router {
 namespace {
@@ -139,17 +140,7 @@ void read_common(FieldReader& fields, ApiRequest& request, const ServedModel& mo
   fields.refuse("allowed_token_ids", "not yet");
   fields.refuse("bad_words", "not yet");
   fields.refuse("truncate_prompt_tokens", "prompts are never cut");
-  fields.refuse("guided_json", "not yet");
-  fields.refuse("guided_regex", "not yet");
-  fields.refuse("guided_grammar", "not yet");
-  fields.refuse("guided_choice", "not yet");
-  if (const boost::json::value* format = fields.raw("response_format")) {
-    const boost::json::value* type =
-        format->is_object() ? format->get_object().if_contains("type") : nullptr;
-    if (type == nullptr || !type->is_string() || type->get_string() != "text") {
-      fields.fail("response_format", "'response_format' must be {\"type\": \"text\"}");
-    }
-  }
+  read_output_form(fields, request.sampling);
   const int32_t limit = request.sampling.max_tokens;
   if (limit > 0 && request.sampling.min_tokens > limit) {
     fields.fail("min_tokens", "'min_tokens' must not be more than 'max_tokens'");

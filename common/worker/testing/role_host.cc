@@ -109,7 +109,9 @@ engine::EngineOptions tiny_engine(const HostSetup& setup) {
 }
 
 RoleHost::RoleHost(const HostSetup& setup, wire::Context& context, const std::string& router)
-    : setup_(setup), config_(config::default_config()) {
+    : setup_(setup),
+      config_(config::default_config()),
+      grammars_(grammar::vocabulary_of_model(tiny_engine(setup).model_path)) {
   entry_.name = setup.name;
   entry_.block_tokens = setup.block_tokens;
   entry_.max_batch_sequences = setup.max_batch_sequences;
@@ -135,7 +137,7 @@ RoleHost::RoleHost(const HostSetup& setup, wire::Context& context, const std::st
   BATON_CHECK(links.ok(), links.status().to_string());
   links_ = std::make_unique<RouterLinks>(std::move(links).value());
   env_.reset(new Environment{config_, entry_, Incarnation{setup.incarnation}, clock_, random_,
-                             *engine_, *blocks_, *registry_, waker_, *links_, context});
+                             *engine_, *blocks_, *registry_, waker_, *links_, context, grammars_});
 }
 
 RoleHost::~RoleHost() {
@@ -226,7 +228,8 @@ bool until(FakeRouter& router, const std::vector<RoleHost*>& hosts,
 
 // ---------------------------------------------------------------- oracle
 
-Oracle::Oracle(const HostSetup& setup) {
+Oracle::Oracle(const HostSetup& setup)
+    : grammars_(grammar::vocabulary_of_model(tiny_engine(setup).model_path)) {
   HostSetup own = setup;
   own.role = config::Role::kDecode;
   own.blocks = 32;
@@ -240,7 +243,8 @@ Oracle::Oracle(const HostSetup& setup) {
 
 std::vector<TokenId> Oracle::output(const wire::RunBody& body, size_t choice) {
   const model::ModelDescription& model = engine_->description();
-  sampling::SequenceSampler sampler = make_sampler(body, choice, model.vocab, model.max_context);
+  sampling::SequenceSampler sampler = make_sampler(body, choice, model.vocab, model.max_context,
+                                                   *grammar_of(body.sampling, grammars_));
   std::vector<TokenId> output = body.choices[choice].output;
   std::vector<TokenId> tokens = body.prompt;
   tokens.insert(tokens.end(), output.begin(), output.end());

@@ -116,6 +116,7 @@ class RoleHost {
   std::unique_ptr<metrics::Registry> registry_;
   Waker waker_;
   std::unique_ptr<RouterLinks> links_;
+  grammar::GrammarCache grammars_;
   std::unique_ptr<Environment> env_;
   std::unique_ptr<Role> role_;
   std::optional<engine::StepOutput> output_;
@@ -136,6 +137,7 @@ class Oracle {
  private:
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<kv_cache::BlockPool> blocks_;
+  grammar::GrammarCache grammars_;
 };
 
 // A request of seeded random tokens; greedy unless told otherwise.

@@ -122,6 +122,22 @@ ROWS = [
               "Sequences thrown out and computed again because blocks ran out: a larger kv_cache or "
               "fewer streams."),
     ]),
+    ("Share of what the machine can do", [
+        panel("Share of the roofline", [
+            (ratio(rate("baton_engine_roofline_seconds_total", WORKERS, "worker, kind"),
+                   rate(STEP + "_sum", WORKERS, "worker, kind")), "{{worker}} {{kind}}")],
+            "percentunit",
+            "Time that the steps would take at the machine's peaks, by the time that they took. A "
+            "drop at the same load: others use the CPUs or the memory.", max=1),
+        panel("Arithmetic", [
+            (rate("baton_engine_flops_total", WORKERS, "role, worker"), "{{role}} {{worker}}"),
+            (f"sum by (role) (baton_machine_peak_flops{{{WORKERS}}})", "peak of all {{role}}")],
+            "flops", "What prefill is bound by."),
+        panel("Reading", [
+            (rate("baton_engine_bytes_total", WORKERS, "role, worker"), "{{role}} {{worker}}"),
+            (f"sum by (role) (baton_machine_peak_bytes_per_second{{{WORKERS}}})",
+             "peak of all {{role}}")], "Bps", "What decode is bound by."),
+    ]),
     ("Prefill and decode side by side", [
         panel("Prefill: requests", [
             (f"sum by (worker) (vllm:num_requests_running{{{PREFILL}}})", "{{worker}} running"),

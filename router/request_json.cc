@@ -43,13 +43,14 @@ class Timeline {
   }
   void add(TimePoint at, std::string event, std::string detail = {}) {
     if (at != kNever) {
-      events_.push_back({at, std::move(event), std::move(detail)});
+      events_.push_back({at, events_.size(), std::move(event), std::move(detail)});
     }
   }
   void add_attempt(const AttemptRecord& attempt);
   void write(JsonText& json) {
-    std::stable_sort(events_.begin(), events_.end(),
-                     [](const Event& a, const Event& b) { return a.at < b.at; });
+    std::sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
+      return a.at != b.at ? a.at < b.at : a.order < b.order;
+    });
     json.name("timeline").open_array();
     for (const Event& event : events_) {
       json.open_object().number("at_ms", ms(event.at)).text("event", event.event);
@@ -61,6 +62,7 @@ class Timeline {
  private:
   struct Event {
     TimePoint at{};
+    size_t order = 0;  // of those at the same time
     std::string event, detail;
   };
   const RequestRecord& record_;

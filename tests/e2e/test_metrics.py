@@ -96,4 +96,6 @@ class Metrics(unittest.TestCase):
             for process in cluster.processes("prefill") + cluster.processes("decode"):
                 base = process["metrics_url"].removesuffix("/metrics")
                 for path in ("/livez", "/readyz"):
-                    self.assertEqual(Client(base).request("GET", path)[0], 200)
+                    # The cluster is ready with its first decode worker; others follow.
+                    wait_until(lambda base=base, path=path:
+                               Client(base).request("GET", path)[0] == 200, base + path, 10)

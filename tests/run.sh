@@ -120,14 +120,12 @@ package_and_image() {
 
 fuzzed() {
   local fuzzer corpus status=0
-  ./dev set-up build test fuzz || return 1
-  configure fuzz || return 1
-  build_targets fuzz "${FUZZERS[@]/%/_fuzz}" || return 1
+  build_targets asan "${FUZZERS[@]/%/_fuzz}" || return 1
   for fuzzer in "${FUZZERS[@]}"; do
     corpus="$results/corpus_$fuzzer"
     mkdir -p "$corpus"
     # New inputs go to the first folder, which is not the committed one.
-    if "build/fuzz/bin/${fuzzer}_fuzz" -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 \
+    if "build/asan/bin/${fuzzer}_fuzz" -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 \
       -artifact_prefix="$results/$fuzzer-" -print_final_stats=1 "$corpus" \
       "tests/fuzz/corpus/$fuzzer" >"$results/fuzz_$fuzzer.log" 2>&1; then
       passed=$((passed + 1))
@@ -179,6 +177,7 @@ if [ "$all" = 1 ] && [ -z "$name" ]; then
   export ASAN_OPTIONS="detect_stack_use_after_return=1"
   export UBSAN_OPTIONS="print_stacktrace=1"
   part "checks" ./dev check && passed=$((passed + 1))
+  part "set-up of clang" ./dev set-up build test asan
   part "ASan and UBSan" sanitized asan
   part "TSan" sanitized tsan "${TSAN_TESTS[@]}"
   part "fuzzing" fuzzed

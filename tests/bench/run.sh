@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# run.sh [NAME]: the benchmarks of docs/performance.md, as ./dev bench calls it; all without a NAME.
+#   engine    prefill and decode of one process, beside the machine's roofline
+#   transfer  the hand-over between two processes, beside memcpy: ucx-posix and ucx-tcp
+#   serve     the highest rate at which 90 % of requests meet both limits, through HTTP:
+#             disaggregated and colocated
+# Each prints its table; the commands are printed first, so that one can be repeated alone.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+model=models/smollm2-135m-instruct-q4_1.gguf
+baton=build/release/bin/baton
+
+run() { printf '\n$ %s\n' "$*"; "$@"; }
+
+engine() { run "$baton" bench engine --model "$model" --prompt 512,2048 --decode-batch 1,8,16,32; }
+
+transfer() {
+  run "$baton" bench transfer --transport ucx-posix
+  run "$baton" bench transfer --transport ucx-tcp
+}
+
+# With a cluster of its own on a free port.
+serve_on() { # serve_on FILE
+  local ready pid url
+  ready=$(mktemp -d)
+  printf '\n# %s\n' "$1"
+  "$baton" up "$1" --port 0 --ready-file "$ready/file" 2>"$ready/log" &
+  pid=$!
+  trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; rm -rf "$ready"' EXIT
+  while [ ! -s "$ready/file" ]; do
+    kill -0 "$pid" 2>/dev/null || { tail -5 "$ready/log" >&2; exit 1; }
+    sleep 0.1
+  done
+  url=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["url"])' "$ready/file")
+  run "$baton" bench serve --url "$url" --search --rate 1 --duration 20 --input 300 --output 64 \
+    --slo-ttft-ms 1000 --slo-tpot-ms 100
+  kill "$pid"
+  wait "$pid" || true
+  rm -rf "$ready"
+  trap - EXIT
+}
+
+serve() {
+  serve_on deploy/local.yaml
+  serve_on deploy/colocated.yaml
+}
+
+case ${1:-all} in
+  engine | transfer | serve) "$1" ;;
+  all) engine; transfer; serve ;;
+  *)
+    echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve" >&2
+    exit 2
+    ;;
+esac

@@ -26,6 +26,12 @@ std::string counted(int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+// "1 request waits", "5 requests (5120 tokens) wait"
+std::string waiting(int64_t requests, std::optional<double> tokens = std::nullopt) {
+  return counted(requests, "request") + (tokens ? number(" (%.0f tokens)", *tokens) : "") +
+         (requests == 1 ? " waits" : " wait");
+}
+
 // "a", "a and b", "a, b and c"
 std::string listed(const std::vector<std::string>& items) {
   std::string out;
@@ -75,7 +81,7 @@ std::string why_queue(const ClusterStatus& status) {
     const double free = static_cast<double>(worker.blocks_free);
     if (worker.role == "decode" && worker.waiting > 0 &&
         free < kFewFreeBlocks * static_cast<double>(worker.blocks_total)) {
-      return counted(worker.waiting, "request") + " wait for KV blocks of " + worker.name + " (" +
+      return waiting(worker.waiting) + " for KV blocks of " + worker.name + " (" +
              std::to_string(worker.blocks_free) + " of " + std::to_string(worker.blocks_total) +
              " free): enlarge its kv_cache or add a decode worker";
     }
@@ -89,16 +95,13 @@ std::string why_queue(const ClusterStatus& status) {
     }
   }
   if (longest != nullptr) {
-    std::string queue = counted(longest->waiting, "request");
-    if (longest->load.queued_tokens) {
-      queue += ", " + number("%.0f tokens", *longest->load.queued_tokens);
-    }
-    return "prefill workers are the limit: " + queue + " wait for " + longest->name +
+    return "prefill workers are the limit: " +
+           waiting(longest->waiting, longest->load.queued_tokens) + " for " + longest->name +
            share_clause(longest->load.prefill_roofline_share) + "; " +
            more_prefill(longest->load.prefill_roofline_share);
   }
   if (status.load->waiting > 0) {
-    return counted(status.load->waiting, "request") + " wait in the router for a worker";
+    return waiting(status.load->waiting) + " in the router for a worker";
   }
   return "no worker has a queue at this moment: requests came in bursts";
 }
@@ -191,7 +194,7 @@ std::string why_worker_streams_so(const WorkerStatus& worker) {
   line += load.step_ms_p50 ? " of " + ms(*load.step_ms_p50) : "";
   line += load.decode_tokens_per_s ? number(", %.0f tokens/s", *load.decode_tokens_per_s) : "";
   line += load.decode_roofline_share
-              ? " at " + percent(*load.decode_roofline_share) + " of its bandwidth"
+              ? " at " + percent(*load.decode_roofline_share) + " of its roofline"
               : "";
   if (load.preemptions.value_or(0) > 0) {
     line += "; " + counted(static_cast<int64_t>(*load.preemptions), "preemption") +
@@ -199,11 +202,10 @@ std::string why_worker_streams_so(const WorkerStatus& worker) {
             " of " + std::to_string(worker.blocks_total) + " blocks free), enlarge kv_cache";
   } else if (load.decode_roofline_share && *load.decode_roofline_share >= kHalf) {
     line +=
-        "; memory bandwidth is the limit: another decode worker with memory of its own shortens "
-        "steps";
+        "; steps are near the machine's limit: another decode worker with CPUs and memory of its "
+        "own shortens them";
   } else if (load.decode_roofline_share && *load.decode_roofline_share < kLowShare) {
-    line +=
-        "; memory bandwidth is not the limit: few sequences, arithmetic, or CPUs that others use";
+    line += "; far from the machine's limit: few sequences, or CPUs that others use";
   }
   return line;
 }
@@ -223,7 +225,8 @@ void add_streaming(const ClusterStatus& status, std::vector<std::string>& lines)
   lines.push_back(line);
   double slowest_step = 0;
   for (const WorkerStatus& worker : status.workers) {
-    if (worker.load.decode_tokens_per_s || worker.load.batch_mean) {
+    // A prefill worker has a batch too, but no stream waits for its steps.
+    if (worker.load.decode_tokens_per_s || (worker.role == "decode" && worker.load.batch_mean)) {
       lines.push_back(conclusion(why_worker_streams_so(worker)));
       slowest_step = std::max(slowest_step, worker.load.step_ms_p50.value_or(0));
     }

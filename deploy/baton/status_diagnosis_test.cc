@@ -93,15 +93,15 @@ INSTANTIATE_TEST_SUITE_P(
                        s.workers[0].load.queued_tokens = 5120;
                        s.workers[0].load.prefill_roofline_share = 0.78;
                      },
-                     "prefill workers are the limit: 5 requests, 5120 tokens wait for p0, whose "
-                     "steps reach 78 % of its roofline; add a prefill worker, or CPUs to it"},
+                     "prefill workers are the limit: 5 requests (5120 tokens) wait for p0, "
+                     "whose steps reach 78 % of its roofline; add a prefill worker, or CPUs to it"},
         StartingCase{"SlowPrefill", 300, 100, 12,
                      [](ClusterStatus& s) {
                        s.workers[0].waiting = 1;
                        s.workers[0].load.prefill_roofline_share = 0.1;
                      },
-                     "prefill workers are the limit: 1 request wait for p0, whose steps reach 10 % "
-                     "of its roofline; see whether others use its CPUs before adding a prefill "
+                     "prefill workers are the limit: 1 request waits for p0, whose steps reach 10 "
+                     "% of its roofline; see whether others use its CPUs before adding a prefill "
                      "worker"},
         StartingCase{"FullDecodePool", 300, 100, 12,
                      [](ClusterStatus& s) {
@@ -111,8 +111,17 @@ INSTANTIATE_TEST_SUITE_P(
                      },
                      "5 requests wait for KV blocks of d0 (3 of 800 free): enlarge its kv_cache or "
                      "add a decode worker"},
+        StartingCase{"OneForDecodePool", 300, 100, 12,
+                     [](ClusterStatus& s) {
+                       s.workers[1].waiting = 1;
+                       s.workers[1].blocks_free = 3;
+                     },
+                     "1 request waits for KV blocks of d0 (3 of 800 free): enlarge its kv_cache or "
+                     "add a decode worker"},
         StartingCase{"RouterQueue", 300, 100, 12, [](ClusterStatus&) {},
                      "3 requests wait in the router for a worker"},
+        StartingCase{"OneInRouter", 300, 100, 12, [](ClusterStatus& s) { s.load->waiting = 1; },
+                     "1 request waits in the router for a worker"},
         StartingCase{"Bursts", 300, 100, 12, [](ClusterStatus& s) { s.load->waiting = 0; },
                      "no worker has a queue at this moment: requests came in bursts"},
         StartingCase{"Compute", 10, 390, 12,
@@ -169,6 +178,10 @@ TEST_P(StreamingTest, NamesTheLimit) {
   status.load->ttft_ms = {};
   status.load->tpot_ms = {11, 12, 15};
   status.load->second_token_gap_ms = {30, 50, {}};
+  status.workers[0].load = {.prefill_tokens_per_s = 4100,
+                            .prefill_roofline_share = 0.7,
+                            .batch_mean = 1,
+                            .step_ms_p50 = 2};
   status.workers[1].load = GetParam().load;
   EXPECT_THAT(
       diagnose(status),
@@ -180,15 +193,15 @@ TEST_P(StreamingTest, NamesTheLimit) {
 INSTANTIATE_TEST_SUITE_P(
     Table, StreamingTest,
     ::testing::Values(
-        StreamingCase{"Bandwidth",
+        StreamingCase{"NearTheLimit",
                       {.decode_tokens_per_s = 1450,
                        .decode_roofline_share = 0.71,
                        .batch_mean = 16,
                        .preemptions = 0,
                        .step_ms_p50 = 11},
                       "d0 runs 16.0 sequences a step of 11 ms, 1450 tokens/s at 71 % of its "
-                      "bandwidth; memory bandwidth is the limit: another decode worker with memory "
-                      "of its own shortens steps"},
+                      "roofline; steps are near the machine's limit: another decode worker with "
+                      "CPUs and memory of its own shortens them"},
         StreamingCase{"Preemptions",
                       {.decode_tokens_per_s = 1450,
                        .decode_roofline_share = 0.71,
@@ -196,22 +209,22 @@ INSTANTIATE_TEST_SUITE_P(
                        .preemptions = 12,
                        .step_ms_p50 = 11},
                       "d0 runs 16.0 sequences a step of 11 ms, 1450 tokens/s at 71 % of its "
-                      "bandwidth; 12 preemptions: its KV pool is too small for what runs (300 of "
+                      "roofline; 12 preemptions: its KV pool is too small for what runs (300 of "
                       "800 blocks free), enlarge kv_cache"},
-        StreamingCase{"NotBandwidth",
+        StreamingCase{"FarFromTheLimit",
                       {.decode_tokens_per_s = 90, .decode_roofline_share = 0.1, .batch_mean = 1},
-                      "d0 runs 1.0 sequences a step, 90 tokens/s at 10 % of its bandwidth; memory "
-                      "bandwidth is not the limit: few sequences, arithmetic, or CPUs that others "
-                      "use"},
+                      "d0 runs 1.0 sequences a step, 90 tokens/s at 10 % of its roofline; far from "
+                      "the machine's limit: few sequences, or CPUs that others use"},
         StreamingCase{"Between",
                       {.decode_roofline_share = 0.4, .batch_mean = 4},
-                      "d0 runs 4.0 sequences a step at 40 % of its bandwidth"}),
+                      "d0 runs 4.0 sequences a step at 40 % of its roofline"}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(DiagnosisTest, NoticesSequencesThatSitOutStepsAndALateSecondToken) {
   ClusterStatus status = busy();
   status.load->tpot_ms = {25, {}, {}};
   status.load->second_token_gap_ms = {80, {}, {}};
+  status.workers[0].load = {.batch_mean = 1, .step_ms_p50 = 95};
   status.workers[1].load = {.batch_mean = 4, .step_ms_p50 = 11};
   EXPECT_THAT(joined(status),
               HasSubstr("  -> tokens come slower than steps (25 ms against 11 ms): sequences sit "

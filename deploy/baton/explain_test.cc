@@ -53,6 +53,18 @@ TEST(ExplainTest, ShowsDecisionPartsAndTimeLine) {
   EXPECT_EQ(got->find('\x1b'), std::string::npos) << "a client's id reaches the terminal";
 }
 
+TEST(ExplainTest, LetsNobodySpeakToTheTerminal) {
+  const Result<std::string> got = explain_text(
+      R"({"id": "a\u009b2Jb\nc", "error_message": "\u0085", "timeline": [{"detail": "\u009d"}],
+          "prompts": 1e300, "choices": 1e300, "max_tokens": 1e300, "moves": -1e300})");
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got->find('\xc2'), std::string::npos) << "U+0080 to U+009F begin with this byte";
+  EXPECT_NE(got->find("request   a\xef\xbf\xbd"
+                      "2Jb c\n"),
+            std::string::npos)
+      << *got;
+}
+
 TEST(ExplainTest, FitsATerminal) {
   const std::string text = explain_text(kAnswer).value();
   size_t widest = 0;

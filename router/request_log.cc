@@ -64,10 +64,13 @@ void RequestLog::run() {
   while (true) {
     std::optional<std::string> line = lines_.pop_until(clock_.now() + 1s);
     if (!line) {
-      if (lines_.closed()) {
+      if (!lines_.closed()) {
+        continue;
+      }
+      line = lines_.try_pop();  // written after the wait had ended, before the close
+      if (!line) {
         return;
       }
-      continue;
     }
     std::string lines;
     int64_t count = 0;

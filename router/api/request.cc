@@ -367,7 +367,9 @@ Parsed<ApiRequest> parse_chat(const boost::json::object& body, const ServedModel
       fields.fail("tool_choice", "'tool_choice' needs 'tools'");
     }
   }
-  fields.refuse("functions", "use 'tools'");
+  if (fields.raw("functions") != nullptr) {
+    fields.fail("functions", "'functions' is not supported");
+  }
   constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
                                                         "high", "xhigh",   "max"};
   const std::optional<std::string> effort = fields.text("reasoning_effort");

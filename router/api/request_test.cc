@@ -348,6 +348,7 @@ TEST_F(RequestTest, RefusesByNameWhatIsNotSupported) {
   EXPECT_EQ(chat_fault(R"("response_format":{"type":"text"})"), "");
   EXPECT_EQ(chat_fault(R"("tools":[])"), "tools: 'tools' must not be an empty list");
   EXPECT_EQ(chat_fault(R"("tools":[{}])"), "tools: 'tools' is not supported");
+  EXPECT_EQ(chat_fault(R"("functions":[{}])"), "functions: 'functions' is not supported");
   EXPECT_EQ(chat_fault(R"("tool_choice":"auto")"), "tool_choice: 'tool_choice' needs 'tools'");
   EXPECT_EQ(chat_fault(R"("tool_choice":"none")"), "");
   EXPECT_EQ(chat_fault(R"("continue_final_message":true)"),

@@ -73,7 +73,7 @@ class Loading final {
   // Opens a file and checks that it is of this model.
   Result<PackedWeights> find(const std::string& path) {
     BATON_ASSIGN_OR_RETURN(PackedFile file,
-                           PackedFile::open(path, key_, model_.owner(), parallel_for_));
+                           PackedFile::open(path, key_, model_.owner(), parallel_for_, hash_));
     PackedWeights out;
     out.model_hash = file.model_hash();
     if (!settled_ || file.model() != model_.identity()) {

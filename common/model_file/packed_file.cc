@@ -151,7 +151,8 @@ std::string packed_file_path(const std::string& folder, const std::string& model
 }
 
 Result<PackedFile> PackedFile::open(const std::string& path, const PackedKey& key,
-                                    uint32_t model_owner, const ParallelFor& parallel_for) {
+                                    uint32_t model_owner, const ParallelFor& parallel_for,
+                                    const std::optional<U128>& model_hash) {
   PackedFile file;
   BATON_ASSIGN_OR_RETURN(file.mapping_, MappedFile::open(path, MappedFile::Sharing::kShared));
   const uint32_t owner = file.mapping_.owner();
@@ -168,6 +169,10 @@ Result<PackedFile> PackedFile::open(const std::string& path, const PackedKey& ke
   if (!checked.ok()) {
     return checked.with_context(path);
   }
+  file.model_hash_ = {header.model_hash_hi, header.model_hash_lo};
+  if (model_hash && *model_hash != file.model_hash_) {
+    return invalid_argument(path + ": it was made from another model");
+  }
   if (hash_content(file.content(), parallel_for) != header.content_hash) {
     return invalid_argument(path + ": its content is damaged");
   }
@@ -176,7 +181,6 @@ Result<PackedFile> PackedFile::open(const std::string& path, const PackedKey& ke
   if (note.check == check_of(note)) {
     file.model_ = note.model;
   }
-  file.model_hash_ = {header.model_hash_hi, header.model_hash_lo};
   return file;
 }
 

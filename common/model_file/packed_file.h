@@ -44,9 +44,11 @@ class PackedFile final {
 
   // Reads and checks all of it: ten gigabytes a second and thread when it is cached. not_found:
   // there is none; invalid_argument: it must not be used, and why. `model_owner`: user id of the
-  // model's owner, whose files are trusted like those of root and of this process.
+  // model's owner, whose files are trusted like those of root and of this process. `model_hash`:
+  // where it is known, a file of another model is refused before its content is read.
   static Result<PackedFile> open(const std::string& path, const PackedKey& key,
-                                 uint32_t model_owner, const ParallelFor& parallel_for);
+                                 uint32_t model_owner, const ParallelFor& parallel_for,
+                                 const std::optional<U128>& model_hash = std::nullopt);
 
   // Shared, read-only, page-aligned; on a 2 MiB boundary less kContentAt.
   std::span<const std::byte> content() const { return mapping_.bytes().subspan(kContentAt); }

@@ -101,6 +101,20 @@ TEST_F(PackedFileTest, RefusesDamageInTheContent) {
   EXPECT_TRUE(open().ok());
 }
 
+TEST_F(PackedFileTest, RefusesAnotherModelWithoutReadingTheContent) {
+  ASSERT_TRUE(write().ok());
+  int loops = 0;
+  const ParallelFor counting = [&](int n, const std::function<void(int)>& body) {
+    ++loops;
+    serial_for(n, body);
+  };
+  const Result<PackedFile> file = PackedFile::open(path_, key_, geteuid(), counting, U128{1, 2});
+  EXPECT_EQ(file.status().message(), path_ + ": it was made from another model");
+  EXPECT_EQ(loops, 0);
+  EXPECT_TRUE(PackedFile::open(path_, key_, geteuid(), counting, kModelHash).ok());
+  EXPECT_EQ(loops, 1);
+}
+
 TEST_F(PackedFileTest, RefusesOtherLengths) {
   ASSERT_TRUE(write().ok());
   fs::resize_file(path_, file_bytes() + 1);

@@ -9,8 +9,9 @@
 namespace baton::worker {
 namespace {
 
-constexpr Duration kRemakeAfter = 1s;  // a failed handshake
-constexpr Duration kSilence = 10s;     // of an address before it is told of
+constexpr Duration kRemakeAfter = 1s;   // a failed handshake
+constexpr Duration kSilence = 10s;      // of an address before it is told of
+constexpr Duration kConnectEvery = 1s;  // to addresses without a link
 // Both descriptors of each, and a few more, fit into one wait_readable().
 constexpr size_t kMaxLinks = 28;
 
@@ -21,12 +22,12 @@ Result<RouterLinks> RouterLinks::connect(wire::Context& context, const Options& 
                                                                options.resolve_every));
   RouterLinks links(context, std::move(names));
   links.options_ = options;
-  BATON_RETURN_IF_ERROR(links.follow_names());
+  BATON_RETURN_IF_ERROR(links.connect_missing());
   return links;
 }
 
-// A link for each address; links to others end with their routers.
-Status RouterLinks::follow_names() {
+// Links to other addresses end with their routers.
+void RouterLinks::mark_listed() {
   const std::vector<std::string>& addresses = names_.addresses();
   for (Link& link : links_) {
     const bool was_listed = link.listed;
@@ -35,17 +36,44 @@ Status RouterLinks::follow_names() {
       log_info("router's address is gone", {{"router", link.address}});
     }
   }
-  for (const std::string& address : addresses) {
+}
+
+// A link for each address, as far as there is room.
+Status RouterLinks::connect_missing() {
+  Status first;
+  missing_ = false;
+  for (const std::string& address : names_.addresses()) {
     const bool known = std::any_of(links_.begin(), links_.end(),
                                    [&](const Link& link) { return link.address == address; });
-    if (known || links_.size() >= kMaxLinks) {
+    if (known) {
       continue;
     }
-    BATON_ASSIGN_OR_RETURN(wire::Connection connection,
-                           wire::Connection::connect(*context_, address));
-    links_.emplace_back(std::move(connection), address);
+    if (links_.size() >= kMaxLinks) {
+      missing_ = true;
+      continue;
+    }
+    Result<wire::Connection> connection = wire::Connection::connect(*context_, address);
+    if (!connection.ok()) {
+      missing_ = true;
+      first = first.ok() ? connection.status() : first;
+      continue;
+    }
+    links_.emplace_back(std::move(*connection), address);
   }
-  return Status();
+  return first;
+}
+
+// After links have ended, so that others find room.
+void RouterLinks::follow_names(bool changed, TimePoint now) {
+  if (!changed && (!missing_ || now < next_connect_)) {
+    return;
+  }
+  next_connect_ = now + kConnectEvery;
+  const Status status = connect_missing();
+  if (!status.ok() && status.message() != connect_problem_) {
+    log_error("no link to a router", {{"error", status.message()}});
+  }
+  connect_problem_ = status.message();
 }
 
 void RouterLinks::forget(Link& link) {
@@ -178,12 +206,12 @@ void RouterLinks::check_silence(Link& link, TimePoint now) {
 }
 
 void RouterLinks::tick(TimePoint now, const wire::Heartbeat& heartbeat) {
-  if (names_.update(now)) {
-    if (const Status status = follow_names(); !status.ok()) {
-      log_error("no link to a router", {{"error", status.message()}});
-    }
+  const bool changed = names_.update(now);
+  if (changed) {
+    mark_listed();
   }
   std::erase_if(links_, [](const Link& link) { return !link.listed && link.router.value == 0; });
+  follow_names(changed, now);
   for (Link& link : links_) {
     if (!connected(link.duplicate_of)) {
       link.duplicate_of = Incarnation{};

@@ -69,7 +69,9 @@ class RouterLinks {
   };
   RouterLinks(wire::Context& context, RouterNames names)
       : context_(&context), names_(std::move(names)) {}
-  Status follow_names();
+  void mark_listed();
+  Status connect_missing();  // the first error of several
+  void follow_names(bool changed, TimePoint now);
   Status send_on(Link& link, const wire::Message& message);
   void receive(Link& link);
   void handle(Link& link, wire::Message message);
@@ -86,6 +88,9 @@ class RouterLinks {
   wire::WorkerInfo info_;
   std::vector<Link> links_;
   std::string refusal_;
+  bool missing_ = false;  // an address has no link
+  TimePoint next_connect_{};
+  std::string connect_problem_;  // logged
 };
 
 }  // namespace baton::worker

@@ -214,6 +214,34 @@ TEST_F(RouterLinksTest, FollowsANameOverTime) {
   EXPECT_TRUE(links_->connected(Incarnation{77}));
 }
 
+TEST_F(RouterLinksTest, AnAddressThatFoundNoRoomGetsALinkOnceOthersHaveEnded) {
+  std::vector<std::unique_ptr<FakeRouter>> routers;
+  std::vector<FakeRouter*> all;
+  std::vector<std::string> hosts;
+  for (uint64_t i = 1; i <= 32; ++i) {
+    hosts.push_back("127.0.0." + std::to_string(i));
+    routers.push_back(
+        i == 1 ? std::make_unique<FakeRouter>(context_, i)
+               : std::make_unique<FakeRouter>(context_, i, beside(*routers[0], hosts.back())));
+    all.push_back(routers.back().get());
+  }
+  connect({named(*routers[0])});
+  resolver_.answers["routers"] = {hosts.begin(), hosts.begin() + 16};
+  ASSERT_TRUE(until(all, [&] { return links_->welcomed() == 16; }));
+  resolver_.answers["routers"] = {hosts.begin() + 16, hosts.end()};
+  ASSERT_TRUE(until(all, [&] { return links_->welcomed() == 28; })) << "there is no room for more";
+  all.erase(all.begin(), all.begin() + 16);
+  routers.erase(routers.begin(), routers.begin() + 16);
+  EXPECT_TRUE(until(all, [&] { return links_->welcomed() == 16 && lost_.size() == 16; }));
+}
+
+TEST_F(RouterLinksTest, AnAddressThatCannotBeConnectedDoesNotHideOthers) {
+  FakeRouter router(context_, 77);
+  connect({named(router)});
+  resolver_.answers["routers"] = {"!", "127.0.0.1"};
+  EXPECT_TRUE(until({&router}, [&] { return links_->welcomed() == 1; }));
+}
+
 TEST_F(RouterLinksTest, TwoAddressesOfOneRouterAreOneLink) {
   FakeRouter router(context_, 77, "tcp://0.0.0.0:*");
   connect({beside(router, "127.0.0.1"), beside(router, "127.0.0.2")});

@@ -1,9 +1,13 @@
 #include "common/engine/memory_need.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "common/model/architectures.h"
 #include "common/model/source_type.h"
+#include "common/model/weights.h"
+#include "common/model_file/packed_file.h"
 
 namespace baton::engine {
 namespace {
@@ -21,26 +25,53 @@ uint64_t matrix_bytes(const TensorInfo& tensor, EngineOptions::Pool pool) {
                                static_cast<int>(tensor.row_elements()));
 }
 
+struct WeightSizes {
+  uint64_t matrices = 0;  // bytes; these are packed
+  uint64_t count = 0;     // of matrices
+  uint64_t vectors = 0;   // bytes
+};
+
 // What describe() has checked: every tensor is one that the architecture names.
-uint64_t weight_bytes(const model_file::GgufFile& file, const model::ModelDescription& description,
-                      EngineOptions::Pool pool) {
+WeightSizes weight_sizes(const model_file::GgufFile& file,
+                         const model::ModelDescription& description, EngineOptions::Pool pool) {
   const model::Architecture* architecture = model::find_architecture(description.architecture);
   const auto name_of = [architecture](model::TensorRole role) {
     return model::tensor_name(model::tensor_rule(*architecture, role), 0);
   };
   const std::string embedding = name_of(model::TensorRole::kTokenEmbedding);
   const std::string head = description.tied ? embedding : name_of(model::TensorRole::kOutput);
-  uint64_t bytes = 0;
+  WeightSizes sizes;
   for (const TensorInfo& tensor : file.tensors()) {
-    if (tensor.name == head) {
-      bytes += matrix_bytes(tensor, EngineOptions::Pool::kDecode);  // in both pools
-    } else if (tensor.rows() == 1) {
-      bytes += tensor.row_elements() * sizeof(float);
-    } else if (tensor.name != embedding) {  // whose rows are read from the file
-      bytes += matrix_bytes(tensor, pool);
+    if (tensor.rows() == 1 && tensor.name != head) {
+      sizes.vectors += tensor.row_elements() * sizeof(float);
+    } else if (tensor.name == head || tensor.name != embedding) {
+      // The embedding's rows are read from the file; the head is the same in both pools.
+      sizes.matrices +=
+          matrix_bytes(tensor, tensor.name == head ? EngineOptions::Pool::kDecode : pool);
+      ++sizes.count;
     }
   }
-  return bytes;
+  return sizes;
+}
+
+// Whether a folder has a packed file of these weights, by its name and size. Each rank may have
+// its own copy of a matrix, and each begins on a page.
+bool is_packed(const EngineOptions& options, const model::SegmentPlan& plan,
+               const WeightSizes& sizes) {
+  constexpr uint64_t kPage = 4096;
+  const model::WeightPool pool = options.pool == EngineOptions::Pool::kPrefill
+                                     ? model::WeightPool::kPrefill
+                                     : model::WeightPool::kDecode;
+  const std::string variant = model::packed_variant(pool, plan);
+  const uint64_t most =
+      static_cast<uint64_t>(plan.ranks()) * (sizes.matrices + sizes.count * kPage);
+  return std::ranges::any_of(options.packed_folders, [&](const std::string& folder) {
+    std::error_code absent;
+    const uint64_t bytes = std::filesystem::file_size(
+        model_file::packed_file_path(folder, options.model_path, variant), absent);
+    return !absent && bytes >= model_file::PackedFile::kContentAt + sizes.matrices &&
+           bytes <= model_file::PackedFile::kContentAt + most;
+  });
 }
 
 uint64_t rest_bytes(const EngineOptions& options, const model::ModelDescription& d) {
@@ -61,8 +92,8 @@ std::string text_of(const ProgramNeed& program) {
   if (need.weights == 0 && need.kv_cache == 0) {
     return program.name + " " + mib(need.rest);
   }
-  return program.name + " weights " + mib(need.weights) + " + KV pool " + mib(need.kv_cache) +
-         " + rest " + mib(need.rest);
+  return program.name + (need.weights > 0 ? " weights " + mib(need.weights) + " +" : "") +
+         " KV pool " + mib(need.kv_cache) + " + rest " + mib(need.rest);
 }
 
 }  // namespace
@@ -78,7 +109,8 @@ Result<MemoryNeed> memory_need(const EngineOptions& options) {
   BATON_ASSIGN_OR_RETURN(const model::SegmentPlan plan,
                          model::SegmentPlan::create(description, options.segments, ranks));
   MemoryNeed need;
-  need.weights = weight_bytes(file, description, options.pool);
+  const WeightSizes sizes = weight_sizes(file, description, options.pool);
+  need.weights = sizes.vectors + (is_packed(options, plan, sizes) ? 0 : sizes.matrices);
   need.rest = rest_bytes(options, description);
   need.kv_cache = options.kv_bytes;
   if (options.blocks > 0) {

@@ -15,15 +15,16 @@ namespace baton::engine {
 
 // Bytes, all ranks together.
 struct MemoryNeed {
-  uint64_t weights = 0;   // packed as the pool keeps them
+  uint64_t weights = 0;   // packed as the pool keeps them; without those of a packed file
   uint64_t kv_cache = 0;  // the pool of blocks
   uint64_t rest = 0;      // activations, tables, transport buffers, the program itself
 
   uint64_t total() const { return weights + kv_cache + rest; }
 };
 
-// Opens the file and reads its header, some milliseconds. Errors are those of opening and
-// describing the model, and of options that it cannot be served with.
+// Weights that lie in a packed file of options.packed_folders are not counted: mapped, they are
+// file cache. Opens the model file and reads its header, some milliseconds. Errors are those of
+// opening and describing the model, and of options that it cannot be served with.
 Result<MemoryNeed> memory_need(const EngineOptions& options);
 
 struct ProgramNeed {

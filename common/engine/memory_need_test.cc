@@ -1,6 +1,9 @@
 #include "common/engine/memory_need.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "common/engine/engine_test_support.h"
 
@@ -31,6 +34,35 @@ TEST(MemoryNeedTest, ForeseesWeightsAndPoolOfTheEngine) {
       EXPECT_GT(need->rest, 64u << 20);
     }
   }
+}
+
+TEST(MemoryNeedTest, LeavesOutWeightsThatLieInAPackedFile) {
+  namespace fs = std::filesystem;
+  const fs::path folder =
+      fs::path(testing::TempDir()) / ("memory_need_test." + std::to_string(getpid()));
+  fs::create_directories(folder);
+  for (const int ranks : {1, 2}) {
+    EngineSetup setup;
+    setup.model = kRealModel;
+    setup.ranks = ranks;
+    setup.segments = 2;
+    setup.blocks = 8;
+    EngineOptions options = options_of(setup);
+    const uint64_t whole = memory_need(options)->weights;
+    options.packed_folders = {(folder / "none").string(), folder.string()};
+    EXPECT_EQ(memory_need(options)->weights, whole) << "nothing is packed";
+    options.packed_folders = {folder.string()};
+    ASSERT_TRUE(Engine::create(options).ok());
+    EXPECT_LT(memory_need(options)->weights, whole / 100) << "norms only, ranks: " << ranks;
+    options.pool = EngineOptions::Pool::kPrefill;
+    EXPECT_GT(memory_need(options)->weights, whole) << "of the other role";
+    options.pool = EngineOptions::Pool::kDecode;
+    for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
+      fs::resize_file(file.path(), 5000);
+    }
+    EXPECT_EQ(memory_need(options)->weights, whole) << "not the file that it should be";
+  }
+  fs::remove_all(folder);
 }
 
 TEST(MemoryNeedTest, TakesTheBytesOfThePoolWhereTheyAreGiven) {

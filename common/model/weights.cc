@@ -72,6 +72,11 @@ RankColumns columns_of(const ModelDescription& d, const SegmentPlan& plan, int r
 
 }  // namespace
 
+std::string packed_variant(WeightPool pool, const SegmentPlan& plan) {
+  return std::string(pool == WeightPool::kPrefill ? "prefill" : "decode") + "-t" +
+         std::to_string(plan.ranks()) + "s" + std::to_string(plan.segments());
+}
+
 const ProjectionPart& Projection::part_of(int panel) const {
   BATON_CHECK(panel >= 0 && panel < panels, "panel outside the projection");
   size_t index = parts.size() - 1;
@@ -95,11 +100,8 @@ class WeightLoader final : public WeightPacker {
     for (int rank = 0; rank < w_.plan_.ranks(); ++rank) {
       BATON_RETURN_IF_ERROR(plan_rank(rank));
     }
-    const std::string variant = std::string(pool_ == WeightPool::kPrefill ? "prefill" : "decode") +
-                                "-t" + std::to_string(w_.plan_.ranks()) + "s" +
-                                std::to_string(w_.plan_.segments());
-    BATON_ASSIGN_OR_RETURN(w_.packed_,
-                           load_packed(w_.file_, variant, matrices_, *this, kept, parallel_for));
+    BATON_ASSIGN_OR_RETURN(w_.packed_, load_packed(w_.file_, packed_variant(pool_, w_.plan_),
+                                                   matrices_, *this, kept, parallel_for));
     fill_rope();
     return {};
   }

@@ -33,6 +33,9 @@ enum class WeightPool : uint8_t {
   kDecode,   // the file's blocks: reads least (bf16 panels for F32, F16 and BF16)
 };
 
+// What tells apart the packed files of one model: "decode-t1s1" of one rank and one segment.
+std::string packed_variant(WeightPool pool, const SegmentPlan& plan);
+
 // One matmul of a projection: y[row][column ..] = x · weightsᵀ.
 struct ProjectionPart {
   kernels::PackedMatrix weights;

@@ -3,6 +3,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,16 @@ engine::EngineOptions engine_options(const config::Config& config, const config:
 Status add_needs(const config::Config& config, config::Role role, const config::Machine& machine,
                  std::vector<engine::ProgramNeed>& needs) {
   const bool prefill = role == config::Role::kPrefill;
+  // Workers of one role, degree and number of segments (one for the whole file) map one packed
+  // file.
+  const bool share = !config::effective_packed_folders(config).empty();
+  std::set<int64_t> counted;
   for (const config::Worker& worker : prefill ? config.prefill : config.decode) {
-    BATON_ASSIGN_OR_RETURN(const engine::MemoryNeed need,
+    BATON_ASSIGN_OR_RETURN(engine::MemoryNeed need,
                            engine::memory_need(engine_options(config, worker, role, machine)));
+    if (!counted.insert(worker.tensor_parallel).second && share) {
+      need.weights = 0;
+    }
     needs.push_back({worker.name, need});
   }
   return Status();

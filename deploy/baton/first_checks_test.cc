@@ -40,6 +40,23 @@ TEST(FirstChecksTest, PrintTheSumWhenTheMemoryIsTooSmall) {
   EXPECT_THAT(status.message(), HasSubstr("; router 48); "));
 }
 
+TEST(FirstChecksTest, CountWeightsOnceForWorkersThatMapOneFile) {
+  auto config = cluster("tests/data/models/tiny_q4_1.gguf");
+  config.prefill.resize(3);
+  config.prefill[1].name = "p1";
+  config.prefill[2].name = "p2";
+  config.prefill[2].tensor_parallel = 2;
+  const auto message = [&] {
+    return check_cluster_fits(config, machine(300 * kMiB), 1024 * kMiB).message();
+  };
+  EXPECT_THAT(message(), HasSubstr("(p0 weights "));
+  EXPECT_THAT(message(), HasSubstr("; p1 KV pool "));
+  EXPECT_THAT(message(), HasSubstr("; p2 weights "));
+  EXPECT_THAT(message(), HasSubstr("; d0 weights "));
+  config.model.packed_cache = "off";
+  EXPECT_THAT(message(), HasSubstr("; p1 weights "));
+}
+
 TEST(FirstChecksTest, AskForSharedMemoryOnlyWhereItIsUsed) {
   auto config = cluster("tests/data/models/tiny_q4_1.gguf");
   const Status status = check_cluster_fits(config, machine(2048 * kMiB), 39 * kMiB);

@@ -175,9 +175,11 @@ std::vector<Row> rows_of(Worker& worker) {
       {"", "kv_cache", &worker.kv_cache,
        "Size of the KV pool. auto: a sixteenth of the memory, shared by the workers of the file."},
       {"", "listen", &worker.listen,
-       "Address for hand-overs from and to other workers. Port 0: any.", Form::kAddress},
+       "Address for hand-overs, of decode workers: prefill workers connect to it. Port 0: any.",
+       Form::kAddress},
       {"", "advertise", &worker.advertise,
-       "Address that others are told. Empty: that of listen. Port 0: the one of listen.",
+       "Address of a decode worker that others are told. Empty: that of listen. Port 0: the one of "
+       "listen. Its host is told for http too, of prefill workers as well.",
        Form::kOptionalAddress},
       {"", "http", &worker.http, "HTTP address: health, metrics. Port 0: any.", Form::kAddress},
       {"", "block_tokens", &worker.block_tokens, "Tokens in a KV block.", Form::kPowerOfTwo, 32,

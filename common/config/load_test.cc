@@ -222,6 +222,8 @@ TEST(LoadTest, ChecksHowKeysAgree) {
   EXPECT_EQ(error_of("numerics: fast"),
             "c.yaml:1: numerics: fast is not supported yet; use invariant");
   EXPECT_EQ(error_of("router: {request_log: log}"), "ok");
+  EXPECT_EQ(error_of("prefill: [{listen: \"10.0.0.1:0\", advertise: \"10.0.0.1:0\"}]"), "ok")
+      << "prefill workers connect";
   EXPECT_EQ(error_of("decode: [{listen: \"10.0.0.1:0\"}]"),
             "c.yaml:1: decode[0].listen: 10.0.0.1:0 can be reached from other machines; set "
             "cluster.key_file, which encrypts control links, or keep them on loopback");

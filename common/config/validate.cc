@@ -69,16 +69,14 @@ Status check_control_links(const Config& config, const Judge& judge) {
       return refuse("workers.routers", router);
     }
   }
-  for (const Role role : {Role::kPrefill, Role::kDecode}) {
-    const std::vector<Worker>& workers = role == Role::kPrefill ? config.prefill : config.decode;
-    for (size_t i = 0; i < workers.size(); ++i) {
-      const std::string key = std::string(to_string(role)) + "[" + std::to_string(i) + "].";
-      if (!address_is_local(workers[i].listen)) {
-        return refuse(key + "listen", workers[i].listen);
-      }
-      if (!address_is_local(workers[i].advertise)) {
-        return refuse(key + "advertise", workers[i].advertise);
-      }
+  // Prefill workers connect and listen for no control link.
+  for (size_t i = 0; i < config.decode.size(); ++i) {
+    const std::string key = "decode[" + std::to_string(i) + "].";
+    if (!address_is_local(config.decode[i].listen)) {
+      return refuse(key + "listen", config.decode[i].listen);
+    }
+    if (!address_is_local(config.decode[i].advertise)) {
+      return refuse(key + "advertise", config.decode[i].advertise);
     }
   }
   return Status();

@@ -76,7 +76,10 @@ def ports_of(role):
         return {"http": port_of(config["router"]["listen"]),
                 "control": port_of(config["router"]["control"])}
     (entry,) = config[role]
-    return {"http": port_of(entry["http"]), "transfer": port_of(entry["listen"])}
+    ports = {"http": port_of(entry["http"])}
+    if role == "decode":  # prefill workers connect to these
+        ports["transfer"] = port_of(entry["listen"])
+    return ports
 
 
 def labels_of(role):
@@ -217,7 +220,7 @@ class ManifestTest(unittest.TestCase):
         for role in ("prefill", "decode"):
             args = container_of(role)["args"]
             self.assertIn("worker.name=$(POD_NAME)", args)
-            self.assertIn(f"worker.advertise=$(POD_IP):{ports_of(role)['transfer']}", args)
+            self.assertIn(f"worker.advertise=$(POD_IP):{ports_of(role).get('transfer', 0)}", args)
             self.assertEqual(cluster()["workers"]["share_machine"], False)
             self.assertIn("ucx-tcp", cluster()["transfer"]["transports"])
 
@@ -234,7 +237,8 @@ class ManifestTest(unittest.TestCase):
             if role != "router":
                 effective = yaml.safe_load(done.stdout)[role][0]
                 self.assertEqual(effective["name"], POD["metadata.name"])
-                self.assertEqual(effective["advertise"], POD["status.podIP"] + ":7900")
+                port = ports_of(role).get("transfer", 0)
+                self.assertEqual(effective["advertise"], f"{POD['status.podIP']}:{port}")
 
     def check_config(self, role, text):
         """The role's own command line, with the file in place of the mounted one."""
@@ -280,15 +284,16 @@ class NetworkPolicyTest(unittest.TestCase):
 
     def test_workers_reach_routers_and_the_other_role_only(self):
         control = ports_of("router")["control"]
+        transfer = ports_of("decode")["transfer"]
         for role, other in (("prefill", "decode"), ("decode", "prefill")):
-            transfer = ports_of(role)["transfer"]
+            listens = {(other, transfer, transfer)} if role == "decode" else set()
+            connects = {(other, transfer, transfer)} if role == "prefill" else set()
             first, last = map(int, next(env["value"] for env in container_of(role)["env"]
                                         if env["name"] == "UCX_TCP_PORT_RANGE").split("-"))
-            self.assertEqual(self.allowed(role, "egress"), {
-                ("router", control, control), (other, transfer, transfer), (other, first, last),
-                ("other", 53, 53)})
-            self.assertEqual(self.allowed(role, "ingress"), {
-                ("other", 8001, 8001), (other, transfer, transfer), (other, first, last)})
+            self.assertEqual(self.allowed(role, "egress"), connects | {
+                ("router", control, control), (other, first, last), ("other", 53, 53)})
+            self.assertEqual(self.allowed(role, "ingress"), listens | {
+                ("other", 8001, 8001), (other, first, last)})
         self.assertEqual(self.allowed("router", "egress"), set())
         self.assertEqual(self.allowed("router", "ingress"), {
             ("other", 8000, 8000), ("prefill", control, control), ("decode", control, control)})

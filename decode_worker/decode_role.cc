@@ -69,7 +69,6 @@ Status DecodeRole::check(const wire::RunBody& body) const {
   }
   const model::ModelDescription& model = env_.engine.description();
   BATON_RETURN_IF_ERROR(worker::check_body(body, model.vocab, model.max_context));
-  BATON_RETURN_IF_ERROR(worker::grammar_of(body.sampling, env_.grammars).status());
   if (body.choices.size() > static_cast<size_t>(env_.entry.max_batch_sequences)) {
     return invalid_argument("n = " + std::to_string(body.choices.size()) +
                             " is more than the batch of decode worker " + env_.entry.name + " (" +
@@ -112,7 +111,7 @@ DecodeRun& DecodeRole::add_run(wire::RunBody body, Incarnation router) {
     run->deadline = run->arrived + std::chrono::milliseconds(body.deadline_ms);
   }
   const model::ModelDescription& model = env_.engine.description();
-  const auto grammar = *worker::grammar_of(body.sampling, env_.grammars);
+  const auto grammar = worker::grammar_of(body.sampling, env_.grammars);
   for (size_t choice = 0; choice < body.choices.size(); ++choice) {
     run->samplers.push_back(
         worker::make_sampler(body, choice, model.vocab, model.max_context, grammar));

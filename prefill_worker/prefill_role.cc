@@ -79,7 +79,6 @@ Status PrefillRole::check(const wire::Prefill& request) const {
   }
   const model::ModelDescription& model = env_.engine.description();
   BATON_RETURN_IF_ERROR(worker::check_body(request.body, model.vocab, model.max_context));
-  BATON_RETURN_IF_ERROR(worker::grammar_of(request.body.sampling, env_.grammars).status());
   if (!request.decodes.empty() && request.body.key.leg >= request.decodes.size()) {
     return invalid_argument("leg " + std::to_string(request.body.key.leg) + " of " +
                             std::to_string(request.decodes.size()) + " decode workers");
@@ -130,7 +129,7 @@ void PrefillRole::accept(wire::Prefill request, Incarnation router) {
     run->deadline = run->arrived + std::chrono::milliseconds(run->request.body.deadline_ms);
   }
   const model::ModelDescription& model = env_.engine.description();
-  const auto grammar = *worker::grammar_of(run->request.body.sampling, env_.grammars);
+  const auto grammar = worker::grammar_of(run->request.body.sampling, env_.grammars);
   for (size_t choice = 0; choice < run->request.body.choices.size(); ++choice) {
     run->samplers.push_back(
         worker::make_sampler(run->request.body, choice, model.vocab, model.max_context, grammar));

@@ -18,7 +18,7 @@ using StateId = int32_t;
 // Immutable after build(); safe from any number of threads.
 class Automaton {
  public:
-  static constexpr size_t kMaxStates = 200'000;
+  static constexpr size_t kMaxStates = 100'000;
 
   struct ByteEdge {
     uint8_t low = 0, high = 0;

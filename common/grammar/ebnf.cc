@@ -106,6 +106,7 @@ class EbnfReader {
   Result<ExprId> sequence(int depth) {
     std::vector<ExprId> parts;
     for (;;) {
+      BATON_RETURN_IF_ERROR(out_.status());  // a full pool makes no sense of the rest
       skip_space();
       const char c = reader_.peek();
       if (reader_.at_end() || c == '|' || c == ')' || (is_name_start(c) && at_definition())) {
@@ -172,16 +173,8 @@ class EbnfReader {
       } else if (reader_.take('?')) {
         item = out_.optional(item);
       } else if (reader_.take('{')) {
-        const int32_t min = reader_.take_number(kMaxRepeat);
-        int32_t max = min;
-        if (reader_.take(',')) {
-          max = reader_.peek() == '}' ? -1 : reader_.take_number(kMaxRepeat);
-        }
-        if (min < 0 || (max >= 0 && max < min) || !reader_.take('}')) {
-          return reader_.error("a repeat that is not {m}, {m,} or {m,n} with m <= n <= " +
-                               std::to_string(kMaxRepeat));
-        }
-        item = out_.repeat(item, min, max);
+        BATON_ASSIGN_OR_RETURN(const auto bounds, reader_.take_bounds(kMaxRepeat));
+        item = out_.repeat(item, bounds.first, bounds.second);
       } else {
         return item;
       }

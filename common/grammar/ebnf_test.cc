@@ -62,8 +62,9 @@ TEST(EbnfTest, SaysWhatIsWrong) {
   EXPECT_EQ(error_of("start: \"a\"").message(),
             "no rule; a rule is written: name ::= ... at byte 0");
   EXPECT_EQ(error_of("root ::= \"a").message(), "a text without its closing quote at byte 11");
-  for (const char* grammar : {"root ::= (", "root ::= )", "root ::= \"a\" {2", "root ::= [a", "",
-                              "root ::= \"a\"*****", "root ::= \xFF"}) {
+  for (const char* grammar :
+       {"root ::= (", "root ::= )", "root ::= \"a\" {2", "root ::= [a", "", "root ::= \"a\"*****",
+        "root ::= \xFF", "root ::= \"a\"{2,10001}", "root ::= \"a\"{10001}"}) {
     EXPECT_EQ(error_of(grammar).code(), StatusCode::kInvalidArgument) << grammar;
   }
   EXPECT_EQ(error_of("root ::= root \"a\" | \"b\"").message(),

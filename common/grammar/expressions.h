@@ -54,7 +54,7 @@ enum class TextForm : uint8_t {
 
 class Expressions {
  public:
-  static constexpr size_t kMaxExpressions = 200'000;
+  static constexpr size_t kMaxExpressions = 100'000;
 
   Expressions() : pool_(1) {}
 

@@ -33,11 +33,14 @@ struct Source {
   friend bool operator==(const Source&, const Source&) = default;
 };
 
-inline constexpr size_t kMaxSourceBytes = 1 << 20;
+inline constexpr size_t kMaxSourceBytes = 256 << 10;
 
 // Errors as those of the readers (json_schema.h, regex.h, ebnf.h) and of the automaton: all of them
-// are the request's. Takes up to about 100 ms for the largest grammars.
+// are the request's. Usually a few ms, for the largest grammars tens.
 Result<Automaton> compile(const Source& source);
+
+// Finds or makes the compiled form when it is first needed.
+using MakeRecognizer = std::function<Result<std::shared_ptr<Recognizer>>()>;
 
 using MakeVocabulary = std::function<Result<std::shared_ptr<const VocabularyTrie>>()>;
 // The tokens of a model file that text is made of: all but control and unknown ones.
@@ -47,7 +50,7 @@ MakeVocabulary vocabulary_of_model(std::string path);
 // compiled while others wait.
 class GrammarCache {
  public:
-  static constexpr size_t kMaxGrammars = 32;
+  static constexpr size_t kMaxGrammars = 16;
 
   // `make_vocabulary` is called when the first grammar is asked for: most processes never are, and
   // it takes about 100 ms.

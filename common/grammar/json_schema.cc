@@ -121,6 +121,7 @@ class SchemaReader {
   }
 
   Result<ExprId> schema(const json::value& value, const std::string& where, int depth) {
+    BATON_RETURN_IF_ERROR(out_.status());
     if (depth > kMaxSchemaDepth) {
       return wrong(where, "schemas nested deeper than " + std::to_string(kMaxSchemaDepth));
     }
@@ -490,14 +491,19 @@ class SchemaReader {
       if (!required->is_array()) {
         return wrong(where, "required is a list of names");
       }
+      std::map<std::string_view, Member*> by_name;
+      for (Member& member : members) {
+        by_name.emplace(member.name, &member);
+      }
       for (const json::value& entry : required->get_array()) {
-        const auto found = std::find_if(members.begin(), members.end(), [&](const Member& member) {
-          return entry.is_string() && entry.get_string() == member.name;
-        });
-        if (found == members.end()) {
+        const auto found = entry.is_string()
+                               ? by_name.find(std::string_view(entry.get_string().data(),
+                                                               entry.get_string().size()))
+                               : by_name.end();
+        if (found == by_name.end()) {
           return wrong(where, "required names " + text_of(entry) + ", which properties does not");
         }
-        found->required = true;
+        found->second->required = true;
       }
     }
     return members;

@@ -186,6 +186,20 @@ TEST(JsonSchemaTest, HostileSchemasAreBounded) {
             StatusCode::kInvalidArgument);
 }
 
+TEST(JsonSchemaTest, LargeHostileSchemasAreRefusedSoon) {
+  const std::string dots = R"({"pattern": ")" + std::string(200'000, '.') + "\"}";
+  EXPECT_EQ(error_of(dots).code(), StatusCode::kResourceExhausted);
+  std::string properties;
+  std::string required;
+  for (int i = 0; i < 6'000; ++i) {
+    properties += (i == 0 ? "\"p" : ",\"p") + std::to_string(i) + R"(": {"type": "null"})";
+    required += (i == 0 ? "\"p" : ",\"p") + std::to_string(i) + "\"";
+  }
+  const Status status =
+      error_of(R"({"properties": {)" + properties + R"(}, "required": [)" + required + "]}");
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+}
+
 // Texts drawn from grammars parse as JSON.
 TEST(JsonSchemaTest, WhatIsWrittenIsJson) {
   for (const char* schema :

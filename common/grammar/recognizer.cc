@@ -30,13 +30,18 @@ size_t Recognizer::PositionsHash::operator()(const std::vector<Position>& positi
 Recognizer::Recognizer(Automaton automaton, std::shared_ptr<const VocabularyTrie> vocabulary,
                        Limits limits)
     : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)), limits_(limits) {
-  const MutexLock lock(mutex_);
   forget();
+}
+
+bool Recognizer::is_full(size_t share) const {
+  return nodes_.size() > share * limits_.places || masks_ > share * limits_.masks ||
+         positions_ + stacks_.size() > share * limits_.positions;
 }
 
 void Recognizer::forget() {
   ++epoch_;
   masks_ = 0;
+  positions_ = 0;
   nodes_.clear();
   places_.clear();
   stack_ids_.clear();
@@ -69,19 +74,20 @@ Recognizer::StackId Recognizer::push(StateId state, StackId below) {
 
 int32_t Recognizer::place_of(std::vector<Position> reached) {
   std::unordered_set<uint64_t> seen;
-  Node node;
+  std::vector<Position> positions;
+  bool may_end = false;
   while (!reached.empty()) {
     const Position position = reached.back();
     reached.pop_back();
     if (!seen.insert(pair_key(position.state, position.stack)).second) {
       continue;
     }
-    if (seen.size() > limits_.positions) {
+    if (seen.size() > limits_.positions_of_place) {
       return kTooMany;
     }
     const Automaton::State& state = automaton_[position.state];
     if (!state.bytes.empty()) {
-      node.positions.push_back(position);
+      positions.push_back(position);
     }
     for (const StateId next : state.empties) {
       reached.push_back({next, position.stack});
@@ -90,24 +96,27 @@ int32_t Recognizer::place_of(std::vector<Position> reached) {
       reached.push_back({edge.start, push(edge.target, position.stack)});
     }
     if (state.final && position.stack == 0) {
-      node.may_end = true;
+      may_end = true;
     } else if (state.final) {
       const StackNode& top = stacks_[static_cast<size_t>(position.stack)];
       reached.push_back({top.state, top.below});
     }
   }
-  if (node.positions.empty() && !node.may_end) {
+  if (positions.empty() && !may_end) {
     return kDead;
   }
-  std::sort(node.positions.begin(), node.positions.end());
+  std::sort(positions.begin(), positions.end());
   // Places that differ only in whether the text may end there are told apart by a last entry.
-  std::vector<Position> key = node.positions;
-  key.push_back({node.may_end ? 1 : 0, -1});
+  positions.push_back({may_end ? 1 : 0, -1});
   const auto [found, is_new] =
-      places_.try_emplace(std::move(key), static_cast<int32_t>(nodes_.size()));
+      places_.try_emplace(std::move(positions), static_cast<int32_t>(nodes_.size()));
   if (is_new) {
+    const std::vector<Position>& kept = found->first;
+    positions_ += kept.size();
+    Node& node = nodes_.emplace_back();
+    node.positions = std::span(kept).first(kept.size() - 1);
+    node.may_end = may_end;
     group_bytes(node);
-    nodes_.push_back(std::move(node));
   }
   return found->second;
 }
@@ -149,7 +158,7 @@ int32_t Recognizer::compute_step(int32_t from, uint8_t byte) {
     }
   }
   // Deep inside one look at the vocabulary nothing may be forgotten, so there is a second limit.
-  return nodes_.size() < 4 * limits_.places ? place_of(std::move(reached)) : kTooMany;
+  return is_full(kShareWithin) ? kTooMany : place_of(std::move(reached));
 }
 
 int32_t Recognizer::step(int32_t from, uint8_t byte) {
@@ -175,6 +184,10 @@ std::optional<Result<Recognizer::Place>> Recognizer::advance(Place place, std::s
   int32_t at = place.index;
   for (const char c : text) {
     at = step(at, static_cast<uint8_t>(c));
+    if (at == kTooMany && is_full(kShareWithin)) {
+      forget();  // others may have filled it: read again, alone
+      return std::nullopt;
+    }
     if (at == kTooMany) {
       return Result<Place>(too_ambiguous());
     }
@@ -218,11 +231,15 @@ std::optional<Result<std::shared_ptr<const TokenMask>>> Recognizer::mask(Place p
     return std::nullopt;
   }
   if (nodes_[static_cast<size_t>(place.index)].mask == nullptr) {
-    if (may_forget && (nodes_.size() > limits_.places || masks_ > limits_.masks)) {
+    if (may_forget && is_full(1)) {
       forget();
       return std::nullopt;
     }
     Result<std::shared_ptr<const TokenMask>> mask = compute_mask(place.index);
+    if (!mask.ok() && may_forget) {
+      forget();  // others may have filled it: the text is read again, alone
+      return std::nullopt;
+    }
     if (!mask.ok()) {
       return mask;
     }

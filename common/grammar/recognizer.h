@@ -48,10 +48,12 @@ class Recognizer {
     bool must_end = false;  // nothing but the end may follow
   };
   struct Limits {
-    // Kept; beyond them all are forgotten, and texts are read again.
-    size_t places = 32'768;
-    size_t masks = 2'048;
-    size_t positions = 20'000;  // of one place
+    // Kept; beyond one of them all are forgotten, and texts are read again. A few times as many
+    // fit while one mask is computed. All together take at most about 30 MB.
+    size_t places = 8'192;
+    size_t masks = 512;
+    size_t positions = 250'000;  // of all places, and stack nodes
+    size_t positions_of_place = 2'000;
   };
 
   Recognizer(Automaton automaton, std::shared_ptr<const VocabularyTrie> vocabulary, Limits limits);
@@ -82,11 +84,13 @@ class Recognizer {
     StateId state = 0;  // where to go on
     StackId below = 0;
   };
+  // Of its limits, how much is used at most while one text or one mask is looked at.
+  static constexpr size_t kShareWithin = 4;
   static constexpr int32_t kDead = -1;
   static constexpr int32_t kUnknown = -2;
   static constexpr int32_t kTooMany = -3;
   struct Node {
-    std::vector<Position> positions;  // sorted; those that can read a byte
+    std::span<const Position> positions;  // sorted; those that can read a byte; in places_
     bool may_end = false;
     std::array<uint16_t, 256> group{};  // of each byte: bytes of a group lead to the same place
     std::vector<int32_t> targets;       // by group
@@ -100,6 +104,8 @@ class Recognizer {
   bool known(Place place) const REQUIRES(mutex_);
   Place place_at(int32_t index) const REQUIRES(mutex_);
   void forget() REQUIRES(mutex_);
+  // Holds more than `share` times its limits.
+  bool is_full(size_t share) const REQUIRES(mutex_);
   StackId push(StateId state, StackId below) REQUIRES(mutex_);
   // Index of the place of these positions and all that they reach without reading; kDead, kTooMany.
   int32_t place_of(std::vector<Position> reached) REQUIRES(mutex_);
@@ -116,6 +122,7 @@ class Recognizer {
   std::deque<Node> nodes_ GUARDED_BY(mutex_);
   std::unordered_map<std::vector<Position>, int32_t, PositionsHash> places_ GUARDED_BY(mutex_);
   size_t masks_ GUARDED_BY(mutex_) = 0;
+  size_t positions_ GUARDED_BY(mutex_) = 0;
   std::vector<StackNode> stacks_ GUARDED_BY(mutex_);  // 0 is the empty stack
   std::unordered_map<uint64_t, StackId> stack_ids_ GUARDED_BY(mutex_);
 };

@@ -68,13 +68,37 @@ TEST(RecognizerTest, ForgetsWhenFullAndSaysSo) {
 
 TEST(RecognizerTest, TooManyPositionsAreAnError) {
   Recognizer::Limits limits;
-  limits.positions = 50;
+  limits.positions_of_place = 50;
   // Every byte may be that of any of the nested rules.
   Recognizer recognizer(
       automaton_of(Kind::kEbnf, "root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"a\""),
       byte_vocabulary(), limits);
   const auto place = recognizer.advance(recognizer.start(), std::string(20, 'a'));
   EXPECT_EQ(place->status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(RecognizerTest, WhatItRemembersIsBounded) {
+  Recognizer::Limits limits;
+  limits.positions = 2'000;
+  Recognizer recognizer(automaton_of(Kind::kRegex, ".{0,300}.{0,300}"), byte_vocabulary(), limits);
+  auto place = recognizer.start();
+  std::string text;
+  int forgotten = 0;
+  for (int i = 0; i < 200; ++i) {
+    text += 'a';
+    auto next = recognizer.advance(place, "a");
+    if (!next) {
+      ++forgotten;
+      next = recognizer.advance(recognizer.start(), text);
+    }
+    if (!next->ok()) {
+      EXPECT_EQ(next->status().code(), StatusCode::kResourceExhausted);
+      break;
+    }
+    place = **next;
+    (void)recognizer.mask(place);
+  }
+  EXPECT_GT(forgotten, 0);
 }
 
 TEST(RecognizerTest, ManyThreadsShareOne) {

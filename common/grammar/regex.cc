@@ -1,6 +1,7 @@
 #include "common/grammar/regex.h"
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,7 @@ class RegexReader {
     }
     bool ended = false;
     while (!reader_.at_end() && reader_.peek() != '|' && reader_.peek() != ')') {
+      BATON_RETURN_IF_ERROR(out_.status());  // a full pool makes no sense of the rest
       if (depth == 0 && reader_.peek() == '$' &&
           (reader_.peek(1) == '\0' || reader_.peek(1) == '|')) {
         reader_.take('$');
@@ -129,17 +131,7 @@ class RegexReader {
       max = 1;
     } else if (reader_.peek() == '{' && reader_.peek(1) >= '0' && reader_.peek(1) <= '9') {
       reader_.take('{');
-      min = max = reader_.take_number(kMaxRepeat);
-      if (reader_.take(',')) {
-        max = reader_.peek() == '}' ? -1 : reader_.take_number(kMaxRepeat);
-        if (max < 0 && reader_.peek() != '}') {
-          min = -1;
-        }
-      }
-      if (!reader_.take('}') || min < 0 || (max >= 0 && max < min)) {
-        return reader_.error("a repeat that is not {m}, {m,} or {m,n} with m <= n <= " +
-                             std::to_string(kMaxRepeat));
-      }
+      BATON_ASSIGN_OR_RETURN(std::tie(min, max), reader_.take_bounds(kMaxRepeat));
     } else {
       return item;
     }

@@ -87,7 +87,8 @@ TEST(RegexTest, NamesWhatItDoesNotSupport) {
     EXPECT_EQ(error_of(expression).code(), StatusCode::kUnsupported) << expression;
   }
   for (const char* expression :
-       {"(", ")", "a)", "*a", "[a", "a{3,2}", "a**", "\\", "[z-a]", "\\xZZ", "\xFF", "a{99999}"}) {
+       {"(", ")", "a)", "*a", "[a", "a{3,2}", "a**", "\\", "[z-a]", "\\xZZ", "\xFF", "a{99999}",
+        "a{10001}", "a{2,10001}", "a{2,99999}", "a{,3}x{2"}) {
     EXPECT_EQ(error_of(expression).code(), StatusCode::kInvalidArgument) << expression;
   }
   EXPECT_EQ(error_of("ab(?=c)").message(),

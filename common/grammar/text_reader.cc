@@ -32,6 +32,20 @@ int32_t TextReader::take_number(int32_t limit) {
   return static_cast<int32_t>(value);
 }
 
+Result<std::pair<int32_t, int32_t>> TextReader::take_bounds(int32_t limit) {
+  const int32_t min = take_number(limit);
+  int32_t max = min;
+  bool limited = true;
+  if (take(',')) {
+    limited = peek() != '}';
+    max = limited ? take_number(limit) : -1;
+  }
+  if (min < 0 || (limited && max < min) || !take('}')) {
+    return error("a repeat that is not {m}, {m,} or {m,n} with m <= n <= " + std::to_string(limit));
+  }
+  return std::pair(min, max);
+}
+
 int32_t TextReader::take_hex(int digits) {
   int32_t value = 0;
   for (int i = 0; i < digits; ++i) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "common/base/status.h"
 
@@ -26,6 +27,9 @@ class TextReader {
   bool take(std::string_view what);
   // Decimal digits, at most `limit`; -1 when there is none or it is greater.
   int32_t take_number(int32_t limit);
+  // The bounds of a repeat after its "{": m}, m,} or m,n} with m <= n <= limit; n is -1 for no
+  // limit.
+  Result<std::pair<int32_t, int32_t>> take_bounds(int32_t limit);
   // Exactly `digits` hexadecimal digits; nothing is taken and -1 returned otherwise.
   int32_t take_hex(int digits);
   // The next code point. Bytes that are no UTF-8 are refused by whoever made the reader.

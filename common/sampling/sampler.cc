@@ -139,23 +139,18 @@ TokenId draw(const Row& row, Scratch& scratch) {
 
 SequenceSampler::SequenceSampler(SamplingParams params, std::span<const TokenId> prompt,
                                  std::span<const TokenId> output_so_far, int choice, int vocab_size,
-                                 std::shared_ptr<grammar::Recognizer> grammar)
+                                 MakeGrammar grammar)
     : params_(std::move(params)),
       choice_(choice),
       vocab_size_(vocab_size),
-      output_count_(static_cast<int>(output_so_far.size())) {
+      output_count_(static_cast<int>(output_so_far.size())),
+      make_grammar_(std::move(grammar)) {
   BATON_CHECK(vocab_size > 0, "an empty vocabulary");
   if (Penalties::wanted(params_)) {
     penalties_ = std::make_unique<Penalties>(params_, prompt, output_so_far, vocab_size);
   }
-  if (grammar != nullptr) {
-    grammar_ = std::make_unique<grammar::Matcher>(std::move(grammar));
-    for (const TokenId id : output_so_far) {
-      // An error stays in the matcher, and the next sample() reports it.
-      if (ends(id) || !grammar_->accept(id).ok()) {
-        break;
-      }
-    }
+  if (make_grammar_ != nullptr) {
+    grammar_text_.assign(output_so_far.begin(), output_so_far.end());
   }
 }
 
@@ -175,6 +170,19 @@ std::vector<TokenId> SequenceSampler::grammar_ends() const {
   return ids;
 }
 
+Status SequenceSampler::start_grammar() {
+  BATON_ASSIGN_OR_RETURN(auto recognizer, make_grammar_());
+  make_grammar_ = nullptr;
+  grammar_ = std::make_unique<grammar::Matcher>(std::move(recognizer));
+  for (const TokenId id : std::exchange(grammar_text_, {})) {
+    // An error stays in the matcher, and mask() reports it.
+    if (ends(id) || !grammar_->accept(id).ok()) {
+      break;
+    }
+  }
+  return Status();
+}
+
 Status SequenceSampler::process_logits(std::span<float> logits) {
   for (const auto& [id, bias] : params_.logit_bias) {
     if (id >= 0 && id < vocab_size_) {
@@ -187,6 +195,9 @@ Status SequenceSampler::process_logits(std::span<float> logits) {
   if (output_count_ < params_.min_tokens) {
     mask(logits, params_.end_ids);
     mask(logits, params_.stop_token_ids);
+  }
+  if (make_grammar_ != nullptr) {
+    BATON_RETURN_IF_ERROR(start_grammar());
   }
   return grammar_ ? grammar_->mask(logits, grammar_ends()) : Status();
 }
@@ -257,7 +268,9 @@ FinishReason SequenceSampler::accept(TokenId id) {
   if (penalties_) {
     penalties_->count_output(id);
   }
-  if (grammar_ && !ends(id)) {
+  if (make_grammar_ != nullptr) {
+    grammar_text_.push_back(id);
+  } else if (grammar_ && !ends(id)) {
     // An error stays in the matcher, and the next sample() reports it.
     (void)grammar_->accept(id).ok();
   }

@@ -9,6 +9,7 @@
 // seed, counter = (choice, output index, 0, 0)).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,12 +43,15 @@ struct Sampled {
 // Not thread-safe; samplers of different choices are independent. Never blocks.
 class SequenceSampler {
  public:
+  using MakeGrammar = std::function<Result<std::shared_ptr<grammar::Recognizer>>()>;
+
   // `params` should have passed validate(). Ids of prompt and output outside [0, vocab_size) are
-  // ignored by the penalties. Nothing of the spans is kept. `grammar` restricts the output; null
-  // does not.
+  // ignored by the penalties. Nothing of the spans is kept. `grammar` restricts the output, null
+  // does not; it is called by the first sample(), on the thread that computes, because a grammar
+  // that nobody has asked for before has to be compiled.
   SequenceSampler(SamplingParams params, std::span<const TokenId> prompt,
                   std::span<const TokenId> output_so_far, int choice, int vocab_size,
-                  std::shared_ptr<grammar::Recognizer> grammar = nullptr);
+                  MakeGrammar grammar = nullptr);
   ~SequenceSampler();
   SequenceSampler(SequenceSampler&&) noexcept;
   SequenceSampler& operator=(SequenceSampler&&) noexcept;
@@ -55,8 +59,8 @@ class SequenceSampler {
   // Samples output number output_count() and records it. `logits` holds at least vocab_size values
   // ([vocab], f32) of which the first vocab_size count, and is overwritten. Fails, recording
   // nothing, with internal_error when a logit is NaN or +infinity or when every token is masked
-  // out, with invalid_argument when penalties or temperature overflow f32, and as
-  // grammar::Matcher::mask says; the request cannot go on then.
+  // out, with invalid_argument when penalties or temperature overflow f32, and as `grammar` and
+  // grammar::Matcher::mask say; the request cannot go on then.
   //
   // O(vocab_size); about 0.1 ms for 128k entries.
   Result<Sampled> sample(std::span<float> logits, Scratch& scratch);
@@ -73,14 +77,17 @@ class SequenceSampler {
   bool ends(TokenId id) const;
   FinishReason finish_of(TokenId id) const;
   Status process_logits(std::span<float> logits);
+  Status start_grammar();
   std::vector<TokenId> grammar_ends() const;
 
   SamplingParams params_;
   int choice_;
   int vocab_size_;
   int output_count_ = 0;
-  std::unique_ptr<Penalties> penalties_;       // null when no penalty is asked for
-  std::unique_ptr<grammar::Matcher> grammar_;  // null when the output has no form
+  std::unique_ptr<Penalties> penalties_;  // null when no penalty is asked for
+  MakeGrammar make_grammar_;              // null when the output has no form, or once called
+  std::vector<TokenId> grammar_text_;     // tokens before that
+  std::unique_ptr<grammar::Matcher> grammar_;
 };
 
 }  // namespace baton::sampling

@@ -497,13 +497,14 @@ TEST(SamplerTest, TinyPenaltiesStayFiniteAndOverflowIsTheRequestsFault) {
 }
 
 // Token i is the letter a + i; the last is the end token.
-std::shared_ptr<grammar::Recognizer> letters(const std::string& expression) {
+SequenceSampler::MakeGrammar letters(const std::string& expression) {
   static constexpr std::string_view kLetters = "abcdefgh";
   Result<grammar::Automaton> automaton = grammar::compile({grammar::Kind::kRegex, {expression}});
-  return std::make_shared<grammar::Recognizer>(
+  auto recognizer = std::make_shared<grammar::Recognizer>(
       std::move(*automaton), std::make_shared<grammar::VocabularyTrie>(9, [](TokenId id) {
         return kLetters.substr(static_cast<size_t>(id), 1);
       }));
+  return [recognizer] { return recognizer; };
 }
 
 SamplingParams greedy_with_end() {
@@ -555,6 +556,19 @@ TEST(SamplerGrammarTest, OutputThatDoesNotFitIsAnError) {
   SequenceSampler sampler(greedy_with_end(), {}, output, 0, 9, letters("bc"));
   std::vector<float> logits(9, 1.0f);
   EXPECT_EQ(sampler.sample(logits, scratch).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(SamplerGrammarTest, AGrammarThatCannotBeMadeIsAnError) {
+  Scratch scratch;
+  int calls = 0;
+  SequenceSampler sampler(greedy_with_end(), {}, {}, 0, 9,
+                          [&calls]() -> Result<std::shared_ptr<grammar::Recognizer>> {
+                            ++calls;
+                            return unsupported("no such form");
+                          });
+  EXPECT_EQ(calls, 0);
+  std::vector<float> logits(9, 1.0f);
+  EXPECT_EQ(sampler.sample(logits, scratch).status().code(), StatusCode::kUnsupported);
 }
 
 TEST(SamplerGrammarTest, AnEndTokenThatDoesNotEndIsNoText) {

@@ -77,18 +77,19 @@ Status check_body(const wire::RunBody& body, int vocab, int max_context) {
   return sampling::validate(sampling_params(body.sampling), vocab);
 }
 
-Result<std::shared_ptr<grammar::Recognizer>> grammar_of(const wire::SamplingSpec& spec,
-                                                        grammar::GrammarCache& grammars) {
-  const auto kind = static_cast<grammar::Kind>(spec.grammar_kind);
-  if (kind == grammar::Kind::kNone) {
-    return std::shared_ptr<grammar::Recognizer>();
+grammar::MakeRecognizer grammar_of(const wire::SamplingSpec& spec,
+                                   grammar::GrammarCache& grammars) {
+  if (spec.grammar_kind == 0) {
+    return nullptr;
   }
-  return grammars.get({kind, spec.grammar_texts});
+  const grammar::Source source{static_cast<grammar::Kind>(spec.grammar_kind), spec.grammar_texts};
+  return [&grammars, shared = std::make_shared<const grammar::Source>(source)] {
+    return grammars.get(*shared);
+  };
 }
 
 sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab,
-                                       int max_context,
-                                       std::shared_ptr<grammar::Recognizer> grammar) {
+                                       int max_context, grammar::MakeRecognizer grammar) {
   sampling::SamplingParams params = sampling_params(body.sampling);
   const int room = max_context - static_cast<int>(body.prompt.size());
   params.max_tokens = params.max_tokens == 0 ? room : std::min(params.max_tokens, room);

@@ -17,14 +17,13 @@ wire::TokenLogprob wire_logprob(const sampling::TokenLogprobs& logprobs);
 // fault.
 Status check_body(const wire::RunBody& body, int vocab, int max_context);
 
-// What restricts the output; null when nothing does. Errors as GrammarCache::get.
-Result<std::shared_ptr<grammar::Recognizer>> grammar_of(const wire::SamplingSpec& spec,
-                                                        grammar::GrammarCache& grammars);
+// What restricts the output, compiled when it is first needed; null when nothing does. `grammars`
+// outlives it. Keeps a copy of the grammar's text, which copies of it share.
+grammar::MakeRecognizer grammar_of(const wire::SamplingSpec& spec, grammar::GrammarCache& grammars);
 
 // The sampler of one choice of a checked body, in the state that follows its output so far. The end
 // of the context ends the choice like its own limit does.
 sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab,
-                                       int max_context,
-                                       std::shared_ptr<grammar::Recognizer> grammar);
+                                       int max_context, grammar::MakeRecognizer grammar);
 
 }  // namespace baton::worker

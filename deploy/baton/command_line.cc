@@ -114,7 +114,7 @@ void add_chat(CLI::App& app, ChatOptions& options) {
       "Ctrl-C stops an answer, Ctrl-D leaves, /help lists commands. From a pipe each line is a\n"
       "message, and only answers are printed.\n\nexamples:\n"
       "  baton chat --system \"Answer in one sentence.\"\n"
-      "  echo \"Why is the sky blue?\" | baton chat --url http://127.0.0.1:8080 --temperature 0");
+      "  baton chat --url http://127.0.0.1:8080 --temperature 0 <questions.txt");
 }
 
 void add_explain(CLI::App& app, ExplainOptions& options) {

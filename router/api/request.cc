@@ -24,6 +24,7 @@ constexpr size_t kMaxStopIds = 1024;
 constexpr int64_t kMaxTokens = 1 << 30;
 constexpr int32_t kCompletionDefaultTokens = 16;
 constexpr int kMaxLogprobs = 20;
+constexpr size_t kMaxFormBytes = size_t{1} << 20;
 
 void read_bias(FieldReader& fields, wire::SamplingSpec& sampling, int32_t vocab) {
   const boost::json::value* value = fields.raw("logit_bias");
@@ -225,6 +226,18 @@ void read_prompts(FieldReader& fields, ApiRequest& request, const ServedModel& m
   }
 }
 
+// Each prompt is a run of its own and carries the grammar.
+void check_form_bytes(FieldReader& fields, const ApiRequest& request) {
+  size_t bytes = 0;
+  for (const std::string& text : request.sampling.grammar_texts) {
+    bytes += text.size();
+  }
+  if (bytes * request.prompts.size() > kMaxFormBytes) {
+    fields.fail("prompt", "the form of the output, once a prompt, has more than " +
+                              std::to_string(kMaxFormBytes) + " bytes; send fewer prompts");
+  }
+}
+
 bool valid_content(const boost::json::value* content) {
   if (content == nullptr || content->is_null() || content->is_string()) {
     return true;
@@ -314,6 +327,7 @@ Parsed<ApiRequest> parse_completion(const boost::json::object& body, const Serve
   if (fields.status().ok()) {
     read_prompts(fields, request, model);
   }
+  check_form_bytes(fields, request);
   if (const auto best = fields.integer("best_of", 0, kMaxChoices)) {
     if (*best > 0 && *best < request.n) {
       fields.fail("best_of", "'best_of' must not be less than 'n'");

@@ -334,6 +334,14 @@ TEST_F(RequestTest, RefusesByNameWhatIsNotSupported) {
   EXPECT_EQ(completion_fault(R"("best_of":3)"),
             "best_of: 'best_of' other than 'n' is not supported");
   EXPECT_EQ(completion_fault(R"("n":3,"best_of":3)"), "");
+  const std::string form = "\"guided_choice\":[\"" + std::string(40'000, 'a') + "\"]";
+  std::string prompts = "\"a\"";
+  EXPECT_EQ(completion_fault("\"prompt\":[" + prompts + "]," + form), "");
+  for (int i = 0; i < 30; ++i) {
+    prompts += ",\"a\"";
+  }
+  EXPECT_TRUE(completion_fault("\"prompt\":[" + prompts + "]," + form)
+                  .starts_with("prompt: the form of the output"));
   EXPECT_EQ(completion_fault(R"("n":2,"best_of":1)"),
             "best_of: 'best_of' must not be less than 'n'");
   EXPECT_EQ(completion_fault(R"("n":2,"best_of":2,"stream":true)"),

@@ -244,7 +244,7 @@ Oracle::Oracle(const HostSetup& setup)
 std::vector<TokenId> Oracle::output(const wire::RunBody& body, size_t choice) {
   const model::ModelDescription& model = engine_->description();
   sampling::SequenceSampler sampler = make_sampler(body, choice, model.vocab, model.max_context,
-                                                   *grammar_of(body.sampling, grammars_));
+                                                   grammar_of(body.sampling, grammars_));
   std::vector<TokenId> output = body.choices[choice].output;
   std::vector<TokenId> tokens = body.prompt;
   tokens.insert(tokens.end(), output.begin(), output.end());

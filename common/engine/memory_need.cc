@@ -1,13 +1,11 @@
 #include "common/engine/memory_need.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "common/model/architectures.h"
+#include "common/model/packed_store.h"
 #include "common/model/source_type.h"
 #include "common/model/weights.h"
-#include "common/model_file/packed_file.h"
 
 namespace baton::engine {
 namespace {
@@ -65,13 +63,8 @@ bool is_packed(const EngineOptions& options, const model::SegmentPlan& plan,
   const std::string variant = model::packed_variant(pool, plan);
   const uint64_t most =
       static_cast<uint64_t>(plan.ranks()) * (sizes.matrices + sizes.count * kPage);
-  return std::ranges::any_of(options.packed_folders, [&](const std::string& folder) {
-    std::error_code absent;
-    const uint64_t bytes = std::filesystem::file_size(
-        model_file::packed_file_path(folder, options.model_path, variant), absent);
-    return !absent && bytes >= model_file::PackedFile::kContentAt + sizes.matrices &&
-           bytes <= model_file::PackedFile::kContentAt + most;
-  });
+  return model::has_packed_file(options.packed_folders, options.model_path, variant, sizes.matrices,
+                                most);
 }
 
 uint64_t rest_bytes(const EngineOptions& options, const model::ModelDescription& d) {

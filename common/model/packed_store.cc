@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -221,6 +223,17 @@ Result<PackedWeights> load_packed(const GgufFile& model, std::string_view varian
   }
   log_info("packed weights are not kept, the next start packs them again", {{"reason", reason}});
   return loading.pack_in_memory();
+}
+
+bool has_packed_file(const std::vector<std::string>& folders, const std::string& model_path,
+                     std::string_view variant, uint64_t least_bytes, uint64_t most_bytes) {
+  return std::ranges::any_of(folders, [&](const std::string& folder) {
+    std::error_code absent;
+    const uint64_t bytes = std::filesystem::file_size(
+        model_file::packed_file_path(folder, model_path, variant), absent);
+    return !absent && bytes >= PackedFile::kContentAt + least_bytes &&
+           bytes <= PackedFile::kContentAt + most_bytes;
+  });
 }
 
 }  // namespace baton::model

@@ -61,4 +61,8 @@ Result<PackedWeights> load_packed(const model_file::GgufFile& model, std::string
                                   WeightPacker& packer, const KeptWeights& kept,
                                   const model_file::ParallelFor& parallel_for);
 
+// Whether one of the folders has such a file, by its name and the size of its content alone.
+bool has_packed_file(const std::vector<std::string>& folders, const std::string& model_path,
+                     std::string_view variant, uint64_t least_bytes, uint64_t most_bytes);
+
 }  // namespace baton::model

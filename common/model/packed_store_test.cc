@@ -116,9 +116,14 @@ class PackedStoreTest : public ::testing::Test {
 };
 
 TEST_F(PackedStoreTest, PacksOnceAndThenMapsTheFile) {
+  EXPECT_FALSE(has_packed_file(kept_.folders, kModel, "x", 0, 1 << 30));
   expect_start(true);
   expect_start(false);
   EXPECT_TRUE(fs::exists(path_));
+  const uint64_t bytes = fs::file_size(path_) - PackedFile::kContentAt;
+  EXPECT_TRUE(has_packed_file(kept_.folders, kModel, "x", bytes, bytes));
+  EXPECT_FALSE(has_packed_file(kept_.folders, kModel, "x", bytes + 1, bytes + 2));
+  EXPECT_FALSE(has_packed_file(kept_.folders, kModel, "x", 0, bytes - 1));
 }
 
 TEST_F(PackedStoreTest, KeepsNothingWithoutAFolderOrForSmallModels) {

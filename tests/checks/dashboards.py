@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Dashboard, alerts and recorded rules use only metrics, labels and bucket bounds of
-common/metrics/names.h; every alert is explained in docs/troubleshooting.md and has a test.
+common/metrics/names.h; every alert is explained in docs/troubleshooting.md and has a test; every
+metric is in docs/metrics.md.
 
 That the expressions have data, and that Prometheus accepts the files, is for
 tests/e2e/test_prometheus.py.
@@ -17,6 +18,7 @@ ALERTS = "deploy/prometheus/alerts.yml"
 ALERTS_TEST = "deploy/prometheus/alerts_test.yml"
 DASHBOARD = "deploy/grafana/baton.json"
 TROUBLESHOOTING = "docs/troubleshooting.md"
+METRICS = "docs/metrics.md"
 VLLM = "tests/e2e/vllm_dashboards.txt"
 
 ROW = re.compile(
@@ -92,6 +94,11 @@ class Checker:
     def known(self, name: str) -> bool:
         return name in self.series or name in self.recorded or name in FOREIGN
 
+    def metric(self, name: str) -> str:
+        """A histogram by its own name, whichever of its series is named."""
+        own = re.sub(r"_(sum|count|bucket)$", "", name)
+        return own if own + "_bucket" in self.series else name
+
     def selector(self, where: str, name: str, body: str) -> None:
         labels, bounds = self.series.get(name, (FOREIGN.get(name), set()))
         for label, _, value in MATCHER.findall(body):
@@ -161,13 +168,18 @@ def check_vllm(checker: Checker) -> None:
 
 
 def check_document(checker: Checker) -> None:
-    """Series that documents name in code are there."""
-    for path in (TROUBLESHOOTING, "docs/capacity.md", "docs/operations.md"):
+    """Series that documents name in code are there, and docs/metrics.md names every metric."""
+    for path in (TROUBLESHOOTING, METRICS, "docs/capacity.md", "docs/operations.md"):
         text = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).exists() else ""
         for name in re.findall(r"\b(?:vllm:|baton_|gen_ai_)\w+\b(?!\*)", text):
             histogram = name + "_sum" in checker.series
             if not histogram and not checker.known(name) and name not in REQUEST_FIELDS:
                 checker.findings.add(path, f"names.h has no {name}")
+    text = (ROOT / METRICS).read_text(encoding="utf-8")
+    named = {checker.metric(word) for word in re.findall(r"[\w:]+", text)}
+    for metric in sorted(set(map(checker.metric, checker.series))):
+        if metric not in named:
+            checker.findings.add(METRICS, f"does not name {metric}")
 
 
 def main() -> int:

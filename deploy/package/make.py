@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("baton", "baton-router", "baton-prefill", "baton-decode")
 # Of deploy/, what only builds.
 NOT_PACKED = ("baton", "cmake", "package", "packages", "Dockerfile")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)#:]+)(?:#[^)]*)?\)")
 COMMON_LICENCE = re.compile(r"/usr/share/common-licenses/([\w.+-]*\w)")
 TIME = int(os.environ.get("SOURCE_DATE_EPOCH", "1577836800"))  # 2020-01-01
 
@@ -149,6 +150,20 @@ def pack_documents(package):
             shutil.copymode(path, target)
 
 
+def unlink_sources(package):
+    """Links of documents to what only the repository has become its path there."""
+    for page in sorted(package.rglob("*.md")):
+
+        def text_of(link, folder=page.parent):
+            target = pathlib.Path(os.path.normpath(folder / link[2]))
+            if target.exists():
+                return link[0]
+            path = f"`{os.path.relpath(target, package)}` of the source tree"
+            return path if link[1] in path else f"{link[1]} ({path})"
+
+        page.write_text(LINK.sub(text_of, page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def pack_libraries(package, libraries, linked, owners):
     """libraries.txt and packages.txt; returns the packages."""
     rows, packages = [], set()
@@ -220,6 +235,7 @@ def main():
 
     pack_programs(build, package, symbols)
     pack_documents(package)
+    unlink_sources(package)
     packages = pack_libraries(package, libraries, linked, owners)
     pack_licences(package, packages, compiled_in)
     archive(package, out / f"{name}.tar.gz", name)

@@ -4,6 +4,7 @@ and the libraries of its list, and its bytes are the same when it is made again.
 
 import hashlib
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -69,6 +70,15 @@ class PackageTest(unittest.TestCase):
                      "licences/libboost1.81-dev.txt", "docs/operations.md"):
             self.assertIn(name, members)
         self.assertEqual({(m.uid, m.gid, m.mtime) for m in members.values()}, {(0, 0, 1577836800)})
+
+    def test_its_documents_link_only_to_what_it_holds(self):
+        with tempfile.TemporaryDirectory() as folder, tarfile.open(self.archive) as tar:
+            tar.extractall(folder, filter="data")
+            pages = sorted(pathlib.Path(folder).rglob("*.md"))
+            self.assertGreater(len(pages), 10)
+            for page in pages:
+                for link in re.findall(r"\]\(([^)#:]+)[^)]*\)", page.read_text(encoding="utf-8")):
+                    self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
 
     def test_its_list_of_libraries_is_enough(self):
         with Container("package") as container:

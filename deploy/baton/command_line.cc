@@ -380,8 +380,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, std::ostream& 
   add_serve_bench(*bench, options.serve_bench);
   bench->footer(
       "baton bench NAME --help tells more.\n\nexamples:\n"
-      "  baton bench engine --model m.gguf\n"
-      "  baton bench quality --model m.gguf --reference r.json");
+      "  baton bench serve --rate 4 --input 300 --output 64\n"
+      "  baton bench engine --model m.gguf");
   app.footer(
       "baton COMMAND --help tells more.\n\nexamples:\n  baton up deploy/local.yaml\n"
       "  baton status --url http://127.0.0.1:8000");

@@ -182,10 +182,12 @@ class OnePrometheus(unittest.TestCase):
                 expression = f"histogram_quantile({q}, sum by (le) ({metric}_bucket))"
                 theirs, = self.prometheus.series(expression, time=self.healthy).values()
                 measured = nearest_rank(mine, q)
-                above = next(bound for bound in bounds if bound >= theirs)
-                below = max((bound for bound in bounds if bound < above), default=0.0)
-                print(f"{metric} p{100 * q:.0f}: {theirs * 1e3:.2f} ms (bucket {below * 1e3:g} to "
-                      f"{above * 1e3:g}), by stopwatch {measured * 1e3:.2f} ms")
+                # The stopwatch runs on a busy machine: it may be one bucket off, and 5 %.
+                at = next(i for i, bound in enumerate(bounds) if bound >= theirs)
+                below = bounds[at - 2] if at >= 2 else 0.0
+                above = bounds[min(at + 1, len(bounds) - 1)]
+                print(f"{metric} p{100 * q:.0f}: {theirs * 1e3:.2f} ms (and one bucket more: "
+                      f"{below * 1e3:g} to {above * 1e3:g}), by stopwatch {measured * 1e3:.2f} ms")
                 self.assertGreaterEqual(measured, below * 0.95)
                 self.assertLessEqual(measured, above * 1.05)
 

@@ -155,6 +155,35 @@ ExprId Expressions::alt(std::vector<ExprId> children) {
   return add(std::move(expression));
 }
 
+// Sorted and different texts that are equal up to `depth`. Recurses as often as texts part.
+ExprId Expressions::tree(std::span<const std::string> texts, size_t depth) {
+  const std::string& first = texts.front();
+  const std::string& last = texts.back();
+  const auto parting = std::mismatch(first.begin(), first.end(), last.begin(), last.end()).first;
+  const auto end = static_cast<size_t>(parting - first.begin());
+  const ExprId beginning = literal(std::string_view(first).substr(depth, end - depth));
+  std::vector<ExprId> choices;
+  if (first.size() == end) {
+    choices.push_back(empty());
+    texts = texts.subspan(1);
+  }
+  while (!texts.empty() && !full_) {
+    const char next = texts.front()[end];
+    const auto other = std::find_if(texts.begin(), texts.end(),
+                                    [&](const std::string& text) { return text[end] != next; });
+    const auto count = static_cast<size_t>(other - texts.begin());
+    choices.push_back(tree(texts.first(count), end));
+    texts = texts.subspan(count);
+  }
+  return concat({beginning, alt(std::move(choices))});
+}
+
+ExprId Expressions::any_of(std::vector<std::string> texts) {
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  return texts.empty() ? alt({}) : tree(texts, 0);
+}
+
 ExprId Expressions::repeat(ExprId child, int32_t min, int32_t max) {
   if (max == 0 || child == empty()) {
     return empty();

@@ -70,6 +70,9 @@ class Expressions {
   ExprId code_point(std::span<const CodeRange> ranges, TextForm form = TextForm::kPlain);
   ExprId concat(std::vector<ExprId> children);
   ExprId alt(std::vector<ExprId> children);
+  // One of these texts, as a tree over their common beginnings: however many there are, few of
+  // them match at a time.
+  ExprId any_of(std::vector<std::string> texts);
   // Precondition: 0 <= min; max is -1 or >= min.
   ExprId repeat(ExprId child, int32_t min, int32_t max);
   ExprId optional(ExprId child) { return repeat(child, 0, 1); }
@@ -82,6 +85,7 @@ class Expressions {
 
  private:
   ExprId add(Expression expression);
+  ExprId tree(std::span<const std::string> texts, size_t depth);
   void add_utf8(CodeRange range, std::vector<ExprId>& out);
   std::vector<CodeRange> add_escaped(const std::vector<CodeRange>& ranges,
                                      std::vector<ExprId>& out);

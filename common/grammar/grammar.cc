@@ -13,11 +13,7 @@ namespace {
 
 Status read_choices(const std::vector<std::string>& texts, Expressions& out) {
   const int32_t root = out.new_rule();
-  std::vector<ExprId> choices;
-  for (const std::string& text : texts) {
-    choices.push_back(out.literal(text));
-  }
-  out.define(root, out.alt(std::move(choices)));
+  out.define(root, out.any_of(texts));
   return Status();
 }
 

@@ -217,19 +217,19 @@ class SchemaReader {
   Result<ExprId> listed(const json::object& object, const json::array& values,
                         const std::string& where) {
     BATON_ASSIGN_OR_RETURN(const Names types, types_of(object, where));
-    std::vector<ExprId> out;
+    std::vector<std::string> out;
     for (const json::value& value : values) {
       const bool wanted =
           types.empty() || std::any_of(types.begin(), types.end(),
                                        [&](const auto& type) { return has_type(value, type); });
       if (wanted) {
-        out.push_back(out_.literal(text_of(value)));
+        out.push_back(text_of(value));
       }
     }
     if (out.empty()) {
       return wrong(where, "no listed value has the type that is asked for");
     }
-    return out_.alt(std::move(out));
+    return out_.any_of(std::move(out));
   }
 
   // Empty when the schema does not say.

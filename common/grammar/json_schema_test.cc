@@ -142,6 +142,20 @@ TEST(JsonSchemaTest, ConstantsEnumsAndAlternatives) {
   EXPECT_TRUE(fits(R"({"allOf": [{"type": "null"}]})", "null"));
 }
 
+TEST(JsonSchemaTest, ThousandsOfListedValuesAreNoAmbiguity) {
+  std::string values;
+  for (int i = 0; i < 5'000; ++i) {
+    values += (i == 0 ? "\"v" : ",\"v") + std::to_string(i) + "\"";
+  }
+  const std::string schema = R"({"enum": [)" + values + R"(, "v1", "", "v12345678"]})";
+  for (const char* text : {"\"v0\"", "\"v1\"", "\"v4999\"", "\"\"", "\"v12345678\""}) {
+    EXPECT_TRUE(fits(schema, text)) << text;
+  }
+  for (const char* text : {"\"v\"", "\"v5000\"", "\"v123456\"", "v1"}) {
+    EXPECT_FALSE(fits(schema, text)) << text;
+  }
+}
+
 TEST(JsonSchemaTest, ReferencesMayRecur) {
   const std::string schema = R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object",
     "properties": {"v": {"type": "integer"}, "kids": {"type": "array", "items":

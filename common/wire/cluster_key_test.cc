@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
+#include <string>
 
 namespace baton::wire {
 namespace {
@@ -18,7 +20,9 @@ constexpr const char* kOther = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDI=";
 
 class ClusterKeyTest : public testing::Test {
  protected:
-  ClusterKeyTest() { path_ = testing::TempDir() + "baton_cluster_key_test"; }
+  ClusterKeyTest() {
+    path_ = testing::TempDir() + "baton_cluster_key_test." + std::to_string(getpid());
+  }
   ~ClusterKeyTest() override { std::remove(path_.c_str()); }
   std::string refusal(const std::string& text, mode_t mode) {
     std::remove(path_.c_str());

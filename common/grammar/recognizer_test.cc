@@ -91,10 +91,10 @@ TEST(RecognizerTest, WhatItRemembersIsBounded) {
       ++forgotten;
       next = recognizer.advance(recognizer.start(), text);
     }
-    if (!next->ok()) {
-      EXPECT_EQ(next->status().code(), StatusCode::kResourceExhausted);
-      break;
+    if (!next) {
+      break;  // this text alone is more than may be remembered
     }
+    ASSERT_TRUE(next->ok());
     place = **next;
     (void)recognizer.mask(place);
   }

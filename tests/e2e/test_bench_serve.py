@@ -57,9 +57,12 @@ class BenchServe(unittest.TestCase):
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             bounds, theirs = bucket_of_rank(router, before, share)
             mine = bisect.bisect_left(bounds, result["ttft_ms"][name] / 1e3)
-            self.assertLessEqual(abs(mine - theirs), 1,
-                                 f"TTFT {name}: {result['ttft_ms'][name]} ms, the router has it "
-                                 f"below {bounds[theirs]} s")
+            message = (f"TTFT {name}: {result['ttft_ms'][name]} ms, the router has it below "
+                       f"{bounds[theirs]} s")
+            self.assertLessEqual(mine, theirs + 1, message)
+            # The router also counts calibration and warm-up, which may have been the slowest.
+            if name == "p50":
+                self.assertGreaterEqual(mine, theirs - 1, message)
 
     def test_agrees_with_the_router(self):
         with Cluster() as cluster:

@@ -31,6 +31,8 @@ ZERO = {
     'code="resource_exhausted"': "more than router.max_waiting requests",
     "deriv(vllm:num_requests_waiting": "zero again once the queue is empty",
     "max_over_time(baton_workers": "no worker missing at the moment of asking",
+    "baton:ttft_slow:": "a machine too slow for the limits of the alerts",
+    "baton:tpot_slow:": "a machine too slow for the limits of the alerts",
 }
 # What promtool's style check says of names that are vLLM's.
 VLLM_NAMES = re.compile(r"^vllm:\S+ (metric names should not contain ':'|"

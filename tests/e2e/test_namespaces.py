@@ -102,7 +102,9 @@ class Namespaces(unittest.TestCase):
         if libc.unshare(CLONE_NEWNET) != 0:
             raise AssertionError(f"no network namespace: {os.strerror(ctypes.get_errno())}")
         ip("link", "set", "lo", "up")
-        ip("link", "add", "pods", "type", "bridge")
+        # Without an address of its own a bridge takes the lowest of its ports', and changes it when a
+        # pod goes: others then send to the old one for seconds.
+        ip("link", "add", "pods", "address", "02:00:00:00:00:01", "type", "bridge")
         ip("address", "add", "10.77.0.1/24", "dev", "pods")
         ip("link", "set", "pods", "up")
 

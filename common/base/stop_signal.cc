@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 namespace baton {
-namespace {
 
 sigset_t stop_signals() {
   sigset_t both;
@@ -14,8 +13,6 @@ sigset_t stop_signals() {
   sigaddset(&both, SIGTERM);
   return both;
 }
-
-}  // namespace
 
 int block_stop_signals() {
   const sigset_t both = stop_signals();

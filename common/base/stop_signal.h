@@ -2,7 +2,12 @@
 
 // SIGINT and SIGTERM as something that a loop can poll.
 
+#include <signal.h>
+
 namespace baton {
+
+// The two of them.
+sigset_t stop_signals();
 
 // Blocks both signals, ignores SIGPIPE, and returns a non-blocking signalfd that the caller closes.
 // Called in main() before any thread starts, so that no thread receives the signals.

@@ -58,17 +58,13 @@ int failed(const Status& status) {
 }  // namespace
 
 int run_chat(const ChatOptions& options) {
-  std::string key;
-  if (!options.api_key_file.empty()) {
-    Result<std::string> first = first_api_key(options.api_key_file);
-    if (!first.ok()) {
-      return failed(first.status());
-    }
-    key = std::move(*first);
+  const Result<std::string> key = first_api_key(options.api_key_file);
+  if (!key.ok()) {
+    return failed(key.status());
   }
   TerminalSignals signals;
   const std::string url = without_version(options.url);
-  RouterClient server(url, key, kAnswerTimeout, signals.fd());
+  RouterClient server(url, *key, kAnswerTimeout, signals.fd());
   const Result<ServedModel> model = choose_model(options.model, server);
   if (!model.ok()) {
     const bool stopped = model.status().code() == StatusCode::kCancelled;

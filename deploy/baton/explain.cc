@@ -195,10 +195,7 @@ std::string path_segment(const std::string& id) {
 }
 
 Result<std::string> ask(const ExplainOptions& options) {
-  std::string key;
-  if (!options.api_key_file.empty()) {
-    BATON_ASSIGN_OR_RETURN(key, first_api_key(options.api_key_file));
-  }
+  BATON_ASSIGN_OR_RETURN(const std::string key, first_api_key(options.api_key_file));
   return RouterClient(options.url, key, kTimeout)
       .get("/baton/requests/" + path_segment(options.request_id));
 }

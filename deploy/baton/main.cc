@@ -29,8 +29,7 @@ int run(const QualityOptions& options) { return run_quality(options); }
 int run(const EngineBenchOptions& options) { return run_engine_bench(options); }
 int run(const TransferBenchOptions& options) { return run_transfer_bench(options); }
 int run(const serve_bench::ServeBenchOptions& options) {
-  const Result<std::string> key =
-      options.api_key_file.empty() ? std::string() : first_api_key(options.api_key_file);
+  const Result<std::string> key = first_api_key(options.api_key_file);
   if (!key.ok()) {
     std::cerr << "baton: " << key.status().message() << "\n";
     return config::kExitCannotStart;

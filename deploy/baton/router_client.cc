@@ -261,6 +261,9 @@ Result<RequestPath> RouterClient::chat(const std::string& body,
 }
 
 Result<std::string> first_api_key(const std::string& path) {
+  if (path.empty()) {
+    return std::string();
+  }
   std::ifstream file(path);
   if (!file) {
     return not_found("cannot read the API keys in " + path);

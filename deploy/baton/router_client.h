@@ -113,7 +113,8 @@ class RouterClient {
   http::Client client_;
 };
 
-// The first key of a file that holds one a line; '#' begins a comment line.
+// The first key of a file that holds one a line; '#' begins a comment line. No path is no key:
+// empty.
 Result<std::string> first_api_key(const std::string& path);
 
 }  // namespace baton::cli

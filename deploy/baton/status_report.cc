@@ -40,18 +40,14 @@ int watch(const StatusOptions& options, const std::string& key) {
 }  // namespace
 
 int run_status(const StatusOptions& options) {
-  std::string key;
-  if (!options.api_key_file.empty()) {
-    Result<std::string> first = first_api_key(options.api_key_file);
-    if (!first.ok()) {
-      return failed(first.status());
-    }
-    key = std::move(*first);
+  const Result<std::string> key = first_api_key(options.api_key_file);
+  if (!key.ok()) {
+    return failed(key.status());
   }
   if (options.watch_s) {
-    return watch(options, key);
+    return watch(options, *key);
   }
-  const Result<ClusterStatus> status = RouterClient(options.url, key, kTimeout).status();
+  const Result<ClusterStatus> status = RouterClient(options.url, *key, kTimeout).status();
   if (!status.ok()) {
     return failed(status.status());
   }

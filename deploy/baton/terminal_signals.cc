@@ -6,21 +6,12 @@
 
 #include <algorithm>
 
+#include "common/base/stop_signal.h"
+
 namespace baton::cli {
-namespace {
-
-sigset_t watched() {
-  sigset_t both;
-  sigemptyset(&both);
-  sigaddset(&both, SIGINT);
-  sigaddset(&both, SIGTERM);
-  return both;
-}
-
-}  // namespace
 
 TerminalSignals::TerminalSignals() {
-  const sigset_t both = watched();
+  const sigset_t both = stop_signals();
   pthread_sigmask(SIG_BLOCK, &both, &before_);
   fd_ = signalfd(-1, &both, SFD_NONBLOCK | SFD_CLOEXEC);
 }

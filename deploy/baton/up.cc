@@ -201,10 +201,8 @@ struct StopFds {
 
 Result<int> run_cluster(const UpOptions& options, const ClusterPlan& plan, const StopFds& fds,
                         const Clock& clock, bool& try_again) {
-  std::string api_key;
-  if (!plan.config.router.api_keys_file.empty()) {
-    BATON_ASSIGN_OR_RETURN(api_key, first_api_key(plan.config.router.api_keys_file));
-  }
+  BATON_ASSIGN_OR_RETURN(const std::string api_key,
+                         first_api_key(plan.config.router.api_keys_file));
   UpWatch watch(options, plan, api_key, fds.request, clock);
   Supervisor::Options supervised;
   supervised.programs = plan.programs;

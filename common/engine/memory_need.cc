@@ -73,7 +73,10 @@ uint64_t rest_bytes(const EngineOptions& options, const model::ModelDescription&
   const auto qkv =
       static_cast<uint64_t>(d.heads + 2 * d.kv_heads) * static_cast<uint64_t>(d.head_dim);
   const uint64_t row = sizeof(float) * (2 * hidden + qkv + 2 * ffn) + 2 * (2 * hidden + ffn);
-  const uint64_t rope = static_cast<uint64_t>(d.max_context) * static_cast<uint64_t>(d.rope.dims);
+  uint64_t rope = 0;
+  for (const model::RopeDescription& r : d.ropes) {
+    rope += static_cast<uint64_t>(d.max_context) * static_cast<uint64_t>(r.dims);
+  }
   return kProgramBytes + row * static_cast<uint64_t>(options.max_batch_tokens) +
          sizeof(float) * rope;
 }

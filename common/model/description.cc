@@ -261,18 +261,19 @@ class Describer final {
   }
 
   Status read_rope() {
-    d_.rope.interleaved = architecture_.rope_interleaved;
-    BATON_ASSIGN_OR_RETURN(d_.rope.dims,
+    RopeDescription& rope = d_.ropes.front();
+    rope.interleaved = architecture_.rope_interleaved;
+    BATON_ASSIGN_OR_RETURN(rope.dims,
                            read_int_or("rope.dimension_count", kMaxHeadDim, d_.head_dim));
-    if (d_.rope.dims % 2 != 0 || d_.rope.dims > d_.head_dim) {
+    if (rope.dims % 2 != 0 || rope.dims > d_.head_dim) {
       return wrong(model_file::quoted(key("rope.dimension_count")) + " is " +
-                   std::to_string(d_.rope.dims) + "; it must be even and at most " +
+                   std::to_string(rope.dims) + "; it must be even and at most " +
                    std::to_string(d_.head_dim));
     }
     BATON_ASSIGN_OR_RETURN(const auto base, file_.find_f32(key("rope.freq_base")));
-    d_.rope.base = base.value_or(10000.0F);
-    if (!(d_.rope.base >= 1.0F && std::isfinite(d_.rope.base))) {
-      return wrong(model_file::quoted(key("rope.freq_base")) + " is " + number_text(d_.rope.base) +
+    rope.base = base.value_or(10000.0F);
+    if (!(rope.base >= 1.0F && std::isfinite(rope.base))) {
+      return wrong(model_file::quoted(key("rope.freq_base")) + " is " + number_text(rope.base) +
                    "; it must be at least 1");
     }
     return {};

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/model_file/gguf.h"
@@ -15,6 +16,12 @@ struct RopeDescription {
   float base = 10000.0F;
   int dims = 0;             // rotated dims of a head, even, <= head_dim; the rest passes through
   bool interleaved = true;  // pairs (2i, 2i+1), the order of llama in GGUF; else (i, i + dims/2)
+};
+
+// What tells one layer's attention from another's.
+struct LayerAttention {
+  int window = 0;  // keys that a query sees, itself included; 0: all
+  int rope = 0;    // index in ModelDescription::ropes
 };
 
 struct ModelDescription {
@@ -29,11 +36,23 @@ struct ModelDescription {
   int vocab = 0;
   int max_context = 0;  // tokens
   float norm_eps = 0;
-  float attention_scale = 0;  // 1/sqrt(head_dim) in f32
-  RopeDescription rope;
+  float attention_scale = 0;              // 1/sqrt(head_dim) in f32
+  std::vector<RopeDescription> ropes{1};  // each used by some layer; the first by the full ones
+  // One entry a layer; empty: every layer sees all keys and uses the first of `ropes`.
+  std::vector<LayerAttention> attention;
   bool tied = false;  // the head is the embedding matrix
 
   int heads_per_kv() const { return heads / kv_heads; }
+  // 0: the layer's query at position i sees keys 0..i; else W: key j iff i - W < j <= i.
+  int window(int layer) const {
+    return attention.empty() ? 0 : attention[static_cast<size_t>(layer)].window;
+  }
+  int rope_index(int layer) const {
+    return attention.empty() ? 0 : attention[static_cast<size_t>(layer)].rope;
+  }
+  const RopeDescription& rope(int layer) const {
+    return ropes[static_cast<size_t>(rope_index(layer))];
+  }
 };
 
 // Reads and checks everything that shapes the computation: every key under "<architecture>.", every

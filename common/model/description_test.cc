@@ -84,9 +84,9 @@ TEST(DescriptionTest, ReadsALlamaFile) {
   EXPECT_EQ(d->vocab, 40);
   EXPECT_EQ(d->max_context, 128);
   EXPECT_EQ(d->norm_eps, 1e-5F);
-  EXPECT_EQ(d->rope.base, 10000.0F);
-  EXPECT_EQ(d->rope.dims, 8);
-  EXPECT_TRUE(d->rope.interleaved);
+  EXPECT_EQ(d->rope(0).base, 10000.0F);
+  EXPECT_EQ(d->rope(0).dims, 8);
+  EXPECT_TRUE(d->rope(0).interleaved);
   EXPECT_TRUE(d->tied);
 }
 
@@ -119,8 +119,8 @@ TEST(DescriptionTest, ReadsOptionalKeys) {
   EXPECT_EQ(d->kv_heads, 4);
   EXPECT_EQ(d->head_dim, 16);
   EXPECT_EQ(d->attention_scale, 0.25F);
-  EXPECT_EQ(d->rope.dims, 12);
-  EXPECT_EQ(d->rope.base, 500000.0F);
+  EXPECT_EQ(d->rope(0).dims, 12);
+  EXPECT_EQ(d->rope(0).base, 500000.0F);
   EXPECT_FALSE(d->tied);
 }
 
@@ -134,7 +134,7 @@ TEST(DescriptionTest, ReadsTheDefaultModel) {
   EXPECT_EQ(d->head_dim, 64);
   EXPECT_EQ(d->layers, 30);
   EXPECT_EQ(d->vocab, 49152);
-  EXPECT_EQ(d->rope.base, 100000.0F);
+  EXPECT_EQ(d->rope(0).base, 100000.0F);
   EXPECT_TRUE(d->tied);
 }
 

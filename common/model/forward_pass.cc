@@ -187,7 +187,7 @@ void ForwardPass::store_kv(int layer) {
       .q_out = rank_.q.data(),
       .q_stride = columns.query_heads.count() * model_.head_dim,
       .kv = kv_view(layer),
-      .rope = s_.weights.rope(),
+      .rope = s_.weights.rope(layer),
       .positions = s_.positions.data(),
       .slot_block = s_.slot_blocks.data()};
   const Range mine = share(rows_, thread_.thread, thread_.threads);

@@ -102,7 +102,7 @@ class WeightLoader final : public WeightPacker {
     }
     BATON_ASSIGN_OR_RETURN(w_.packed_, load_packed(w_.file_, packed_variant(pool_, w_.plan_),
                                                    matrices_, *this, kept, parallel_for));
-    fill_rope();
+    fill_ropes();
     return {};
   }
 
@@ -282,21 +282,29 @@ class WeightLoader final : public WeightPacker {
     return count;
   }
 
-  void fill_rope() {
-    const int pairs = d_.rope.dims / 2;
+  void fill_ropes() {
+    for (const RopeDescription& rope : d_.ropes) {
+      w_.ropes_.push_back(table_of(rope));
+    }
+  }
+
+  Weights::RopeValues table_of(const RopeDescription& rope) const {
+    const int pairs = rope.dims / 2;
     std::vector<double> frequency(static_cast<size_t>(pairs));
     for (int i = 0; i < pairs; ++i) {
       frequency[static_cast<size_t>(i)] =
-          std::pow(static_cast<double>(d_.rope.base), -2.0 * i / d_.rope.dims);
+          std::pow(static_cast<double>(rope.base), -2.0 * i / rope.dims);
     }
-    w_.rope_cos_.reserve(static_cast<size_t>(d_.max_context) * frequency.size());
-    w_.rope_sin_.reserve(w_.rope_cos_.capacity());
+    Weights::RopeValues table;
+    table.cos.reserve(static_cast<size_t>(d_.max_context) * frequency.size());
+    table.sin.reserve(table.cos.capacity());
     for (int position = 0; position < d_.max_context; ++position) {
       for (const double f : frequency) {
-        w_.rope_cos_.push_back(static_cast<float>(std::cos(position * f)));
-        w_.rope_sin_.push_back(static_cast<float>(std::sin(position * f)));
+        table.cos.push_back(static_cast<float>(std::cos(position * f)));
+        table.sin.push_back(static_cast<float>(std::sin(position * f)));
       }
     }
+    return table;
   }
 
   struct Pending {
@@ -337,9 +345,10 @@ void Weights::embed(TokenId token, float* out) const {
   }
 }
 
-kernels::RopeTable Weights::rope() const {
-  return {rope_cos_.data(), rope_sin_.data(), description_.rope.dims,
-          description_.rope.interleaved};
+kernels::RopeTable Weights::rope(int layer) const {
+  const RopeValues& table = ropes_[static_cast<size_t>(description_.rope_index(layer))];
+  const RopeDescription& rope = description_.rope(layer);
+  return {table.cos.data(), table.sin.data(), rope.dims, rope.interleaved};
 }
 
 }  // namespace baton::model

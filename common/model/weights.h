@@ -135,7 +135,7 @@ class Weights final {
 
   // cos and sin for positions [0, description().max_context), computed in double. Who serves less
   // than the file allows lowers max_context before load.
-  kernels::RopeTable rope() const;
+  kernels::RopeTable rope(int layer) const;
 
  private:
   Weights(model_file::GgufFile file, const ModelDescription& description, const SegmentPlan& plan)
@@ -149,8 +149,11 @@ class Weights final {
   std::vector<RankWeights> ranks_;
   std::vector<std::vector<float>> norms_;  // attn, ffn of each layer, then output
   const model_file::TensorInfo* embedding_ = nullptr;
-  std::vector<float> rope_cos_;  // [max_context, dims/2]
-  std::vector<float> rope_sin_;
+  struct RopeValues {
+    std::vector<float> cos;  // [max_context, dims/2]
+    std::vector<float> sin;
+  };
+  std::vector<RopeValues> ropes_;  // as ModelDescription::ropes
 };
 
 }  // namespace baton::model

@@ -260,7 +260,7 @@ TEST(WeightsFormatTest, ASegmentThatCutsABlockIsKeptAsBf16) {
 
 TEST(WeightsFormatTest, RopeTablesAreRoundedFromDouble) {
   const auto weights = load(tiny_path("tiny_q4_1"), WeightPool::kDecode, 1, 1);
-  const auto table = weights->rope();
+  const auto table = weights->rope(0);
   ASSERT_EQ(table.dims, 32);
   EXPECT_TRUE(table.interleaved);
   for (const int position : {0, 1, 100, 511}) {

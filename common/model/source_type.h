@@ -19,6 +19,10 @@ constexpr kernels::SourceType source_type(model_file::TensorType type) {
       return kernels::SourceType::kQ4_0;
     case model_file::TensorType::kQ4_1:
       return kernels::SourceType::kQ4_1;
+    case model_file::TensorType::kQ5_0:
+      return kernels::SourceType::kQ5_0;
+    case model_file::TensorType::kQ5_1:
+      return kernels::SourceType::kQ5_1;
     case model_file::TensorType::kQ8_0:
       return kernels::SourceType::kQ8_0;
     case model_file::TensorType::kQ4_K:
@@ -27,6 +31,12 @@ constexpr kernels::SourceType source_type(model_file::TensorType type) {
       return kernels::SourceType::kQ5_K;
     case model_file::TensorType::kQ6_K:
       return kernels::SourceType::kQ6_K;
+    case model_file::TensorType::kIQ4_NL:
+      return kernels::SourceType::kIq4Nl;
+    case model_file::TensorType::kIQ4_XS:
+      return kernels::SourceType::kIq4Xs;
+    case model_file::TensorType::kMXFP4:
+      return kernels::SourceType::kMxfp4;
   }
   return kernels::SourceType::kF32;
 }

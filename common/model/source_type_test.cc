@@ -57,7 +57,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Oracle{"bf16", TensorType::kBF16}, Oracle{"q4_0", TensorType::kQ4_0},
                       Oracle{"q4_1", TensorType::kQ4_1}, Oracle{"q8_0", TensorType::kQ8_0},
                       Oracle{"q4_k", TensorType::kQ4_K}, Oracle{"q5_k", TensorType::kQ5_K},
-                      Oracle{"q6_k", TensorType::kQ6_K}),
+                      Oracle{"q6_k", TensorType::kQ6_K}, Oracle{"q5_0", TensorType::kQ5_0},
+                      Oracle{"q5_1", TensorType::kQ5_1}, Oracle{"iq4_nl", TensorType::kIQ4_NL},
+                      Oracle{"iq4_xs", TensorType::kIQ4_XS}, Oracle{"mxfp4", TensorType::kMXFP4}),
     [](const auto& test) { return std::string(test.param.file); });
 
 }  // namespace

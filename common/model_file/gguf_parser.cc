@@ -334,7 +334,7 @@ class Parser final {
     if (!known) {
       return unsupported(what + " has type " + std::string(tensor_type_name(*type)) + " (" +
                          std::to_string(*type) +
-                         "); Baton reads F32 F16 BF16 Q4_0 Q4_1 Q8_0 Q4_K Q5_K Q6_K");
+                         "); Baton reads " + tensor_type_names());
     }
     tensor.type = *known;
     BATON_ASSIGN_OR_RETURN(const uint64_t size, tensor_bytes(tensor, what));

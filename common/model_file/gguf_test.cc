@@ -266,9 +266,9 @@ TEST(GgufTest, RefusesWrongDimensions) {
 }
 
 TEST(GgufTest, RefusesTensorTypesByNameAndNumber) {
-  EXPECT_EQ(error_of(GgufBuilder().add_tensor("t", 6, {32}, std::string(22, '\0')).build()),
-            "unsupported: test.gguf: tensor 't' has type Q5_0 (6); Baton reads F32 F16 BF16 Q4_0 "
-            "Q4_1 Q8_0 Q4_K Q5_K Q6_K");
+  EXPECT_EQ(error_of(GgufBuilder().add_tensor("t", 10, {256}, std::string(84, '\0')).build()),
+            "unsupported: test.gguf: tensor 't' has type Q2_K (10); Baton reads F32 F16 BF16 Q4_0 "
+            "Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4");
   EXPECT_THAT(error_of(GgufBuilder().add_tensor("t", 4, {32}, "").build()),
               HasSubstr("type unknown (4)"));
   EXPECT_THAT(error_of(GgufBuilder().add_tensor("t", 0xFFFFFFFF, {32}, "").build()),

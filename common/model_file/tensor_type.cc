@@ -8,16 +8,21 @@
 namespace baton::model_file {
 namespace {
 
-constexpr std::array<TensorTypeInfo, 9> kTypes = {{
+constexpr std::array<TensorTypeInfo, 14> kTypes = {{
     {TensorType::kF32, "F32", 1, 4},
     {TensorType::kF16, "F16", 1, 2},
     {TensorType::kBF16, "BF16", 1, 2},
     {TensorType::kQ4_0, "Q4_0", 32, 18},
     {TensorType::kQ4_1, "Q4_1", 32, 20},
+    {TensorType::kQ5_0, "Q5_0", 32, 22},
+    {TensorType::kQ5_1, "Q5_1", 32, 24},
     {TensorType::kQ8_0, "Q8_0", 32, 34},
     {TensorType::kQ4_K, "Q4_K", 256, 144},
     {TensorType::kQ5_K, "Q5_K", 256, 176},
     {TensorType::kQ6_K, "Q6_K", 256, 210},
+    {TensorType::kIQ4_NL, "IQ4_NL", 32, 18},
+    {TensorType::kIQ4_XS, "IQ4_XS", 256, 136},
+    {TensorType::kMXFP4, "MXFP4", 32, 17},
 }};
 
 // Index = number in the file; empty = removed from the format or never assigned.
@@ -34,6 +39,16 @@ const TensorTypeInfo& tensor_type_info(TensorType type) {
   const auto* it = std::ranges::find(kTypes, type, &TensorTypeInfo::type);
   BATON_CHECK(it != kTypes.end(), "tensor type outside the enumeration");
   return *it;
+}
+
+std::span<const TensorTypeInfo> tensor_types() { return kTypes; }
+
+std::string tensor_type_names() {
+  std::string names;
+  for (const TensorTypeInfo& info : kTypes) {
+    names += (names.empty() ? "" : " ") + std::string(info.name);
+  }
+  return names;
 }
 
 std::optional<TensorType> tensor_type_from_number(uint32_t number) {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace baton::model_file {
@@ -15,11 +17,16 @@ enum class TensorType : uint32_t {
   kF16 = 1,
   kQ4_0 = 2,
   kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
   kQ8_0 = 8,
   kQ4_K = 12,
   kQ5_K = 13,
   kQ6_K = 14,
+  kIQ4_NL = 20,
+  kIQ4_XS = 23,
   kBF16 = 30,
+  kMXFP4 = 39,
 };
 
 struct TensorTypeInfo {
@@ -30,6 +37,9 @@ struct TensorTypeInfo {
 };
 
 const TensorTypeInfo& tensor_type_info(TensorType type);
+
+std::span<const TensorTypeInfo> tensor_types();
+std::string tensor_type_names();  // "F32 F16 ...", for messages
 
 // Nothing for a number that Baton does not read.
 std::optional<TensorType> tensor_type_from_number(uint32_t number);

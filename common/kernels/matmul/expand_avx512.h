@@ -63,10 +63,14 @@ BATON_INLINE F32 nibble_table() {
   return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
+BATON_INLINE F32 value_table(const int8_t* values) {
+  return load_i8(reinterpret_cast<const uint8_t*>(values));
+}
+
 // 4-bit codes: the table look-up reads the low four bits of a lane, so nothing is masked.
 template <typename Sink>
-BATON_INLINE void decode_nibbles(const uint8_t* nibbles, F32 scale, F32 offset, Sink& sink) {
-  const F32 table = nibble_table();
+BATON_INLINE void decode_nibbles(const uint8_t* nibbles, F32 table, F32 scale, F32 offset,
+                                 Sink& sink) {
 #pragma GCC unroll 4
   for (int group = 0; group < 4; ++group) {
     I32 w = _mm512_loadu_si512(nibbles + 64 * group);
@@ -83,15 +87,15 @@ BATON_INLINE void decode_nibbles(const uint8_t* nibbles, F32 scale, F32 offset, 
 
 template <typename Sink>
 BATON_INLINE void decode(Q4Block, const uint8_t* b, Sink& sink) {
-  decode_nibbles(b + Q4Block::kNibbles, load_half(b + Q4Block::kScale),
+  decode_nibbles(b + Q4Block::kNibbles, nibble_table(), load_half(b + Q4Block::kScale),
                  load_half(b + Q4Block::kOffset), sink);
 }
 
 template <typename Sink>
 BATON_INLINE void decode(Q4SymmetricBlock, const uint8_t* b, Sink& sink) {
   const F32 scale = load_half(b + Q4SymmetricBlock::kScale);
-  decode_nibbles(b + Q4SymmetricBlock::kNibbles, scale, _mm512_mul_ps(scale, _mm512_set1_ps(-8.0f)),
-                 sink);
+  decode_nibbles(b + Q4SymmetricBlock::kNibbles, nibble_table(), scale,
+                 _mm512_mul_ps(scale, _mm512_set1_ps(-8.0f)), sink);
 }
 
 template <typename Sink>
@@ -118,8 +122,31 @@ BATON_INLINE F32 superblock_offset(const uint8_t* b) {
 
 template <typename Sink>
 BATON_INLINE void decode(K4Block, const uint8_t* b, Sink& sink) {
-  decode_nibbles(b + K4Block::kNibbles, superblock_scale<K4Block>(b), superblock_offset<K4Block>(b),
+  decode_nibbles(b + K4Block::kNibbles, nibble_table(), superblock_scale<K4Block>(b),
+                 superblock_offset<K4Block>(b), sink);
+}
+
+template <typename Sink>
+BATON_INLINE void decode(N4Block, const uint8_t* b, Sink& sink) {
+  decode_nibbles(b + N4Block::kNibbles, value_table(kIq4Values), load_half(b + N4Block::kScale),
+                 _mm512_setzero_ps(), sink);
+}
+
+template <typename Sink>
+BATON_INLINE void decode(N4SubBlock, const uint8_t* b, Sink& sink) {
+  const F32 scale =
+      _mm512_mul_ps(load_half(b + N4SubBlock::kScale), load_i8(b + N4SubBlock::kSubScale));
+  decode_nibbles(b + N4SubBlock::kNibbles, value_table(kIq4Values), scale, _mm512_setzero_ps(),
                  sink);
+}
+
+template <typename Sink>
+BATON_INLINE void decode(Mx4Block, const uint8_t* b, Sink& sink) {
+  const I32 exponent = _mm512_cvtepu8_epi32(
+      _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + Mx4Block::kExponent)));
+  const I32 scale = _mm512_slli_epi32(_mm512_sub_epi32(exponent, _mm512_set1_epi32(1)), 23);
+  decode_nibbles(b + Mx4Block::kNibbles, value_table(kMxfp4Values), _mm512_castsi512_ps(scale),
+                 _mm512_setzero_ps(), sink);
 }
 
 // Bits 0-3 of `low` and the bits above of `high`.
@@ -127,17 +154,15 @@ BATON_INLINE I32 join_bits(I32 low, I32 high) {
   return _mm512_ternarylogic_epi32(_mm512_set1_epi32(15), low, high, 0xCA);
 }
 
-template <typename Sink>
-BATON_INLINE void decode(K5Block, const uint8_t* b, Sink& sink) {
-  const F32 scale = superblock_scale<K5Block>(b);
-  const F32 offset = superblock_offset<K5Block>(b);
+template <typename Block, typename Sink>
+BATON_INLINE void decode_five_bits(const uint8_t* b, F32 scale, F32 offset, Sink& sink) {
   const F32 low_table = nibble_table();
   const F32 high_table = _mm512_add_ps(low_table, _mm512_set1_ps(16.0f));
   // Rotated so that the bit of the element at hand is bit 4; the look-up reads five bits.
-  I32 high = _mm512_rol_epi32(_mm512_loadu_si512(b + K5Block::kHigh), 4);
+  I32 high = _mm512_rol_epi32(_mm512_loadu_si512(b + Block::kHigh), 4);
 #pragma GCC unroll 4
   for (int group = 0; group < 4; ++group) {
-    I32 w = _mm512_loadu_si512(b + K5Block::kNibbles + 64 * group);
+    I32 w = _mm512_loadu_si512(b + Block::kNibbles + 64 * group);
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const I32 even = join_bits(w, high);
@@ -149,6 +174,23 @@ BATON_INLINE void decode(K5Block, const uint8_t* b, Sink& sink) {
       high = _mm512_ror_epi32(high, 2);
     }
   }
+}
+
+template <typename Sink>
+BATON_INLINE void decode(K5Block, const uint8_t* b, Sink& sink) {
+  decode_five_bits<K5Block>(b, superblock_scale<K5Block>(b), superblock_offset<K5Block>(b), sink);
+}
+
+template <typename Sink>
+BATON_INLINE void decode(Q5Block, const uint8_t* b, Sink& sink) {
+  decode_five_bits<Q5Block>(b, load_half(b + Q5Block::kScale), load_half(b + Q5Block::kOffset),
+                            sink);
+}
+
+template <typename Sink>
+BATON_INLINE void decode(Q5SymmetricBlock, const uint8_t* b, Sink& sink) {
+  const F32 scale = load_half(b + Q5SymmetricBlock::kScale);
+  decode_five_bits<Q5SymmetricBlock>(b, scale, _mm512_mul_ps(scale, _mm512_set1_ps(-16.0f)), sink);
 }
 
 template <typename Sink>
@@ -255,6 +297,16 @@ void few_rows(WeightFormat format, const FewRowsArgs& args) {
       return few_rows_any<Round, K5Block>(args);
     case WeightFormat::kK6:
       return few_rows_any<Round, K6Block>(args);
+    case WeightFormat::kQ5:
+      return few_rows_any<Round, Q5Block>(args);
+    case WeightFormat::kQ5Symmetric:
+      return few_rows_any<Round, Q5SymmetricBlock>(args);
+    case WeightFormat::kN4:
+      return few_rows_any<Round, N4Block>(args);
+    case WeightFormat::kN4Sub:
+      return few_rows_any<Round, N4SubBlock>(args);
+    case WeightFormat::kMx4:
+      return few_rows_any<Round, Mx4Block>(args);
     case WeightFormat::kBf16Panels:
       return;
   }
@@ -275,6 +327,16 @@ void expand(WeightFormat format, const std::byte* packed, int blocks, uint32_t* 
       return expand_blocks<Round, K5Block>(packed, blocks, out);
     case WeightFormat::kK6:
       return expand_blocks<Round, K6Block>(packed, blocks, out);
+    case WeightFormat::kQ5:
+      return expand_blocks<Round, Q5Block>(packed, blocks, out);
+    case WeightFormat::kQ5Symmetric:
+      return expand_blocks<Round, Q5SymmetricBlock>(packed, blocks, out);
+    case WeightFormat::kN4:
+      return expand_blocks<Round, N4Block>(packed, blocks, out);
+    case WeightFormat::kN4Sub:
+      return expand_blocks<Round, N4SubBlock>(packed, blocks, out);
+    case WeightFormat::kMx4:
+      return expand_blocks<Round, Mx4Block>(packed, blocks, out);
     case WeightFormat::kBf16Panels:
       return;
   }

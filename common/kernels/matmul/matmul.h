@@ -21,7 +21,22 @@ namespace baton::kernels {
 std::string_view weight_format_name(WeightFormat format);
 
 // Block formats of a model file that can be packed, as rows of blocks (docs of GGUF).
-enum class SourceType : uint8_t { kF32, kF16, kBf16, kQ4_0, kQ4_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
+enum class SourceType : uint8_t {
+  kF32,
+  kF16,
+  kBf16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIq4Nl,
+  kIq4Xs,
+  kMxfp4,
+};
 
 inline constexpr int kPanelRows = kLanes;  // output rows of W per panel
 inline constexpr int kBlockK = 32;         // reduction block

@@ -96,13 +96,69 @@ BATON_INLINE F32 code(K4Block, const uint8_t* b, int column, int k) {
   return _mm256_cvtepi32_ps(nibble(b + K4Block::kNibbles, column, k));
 }
 
+template <typename Block>
+BATON_INLINE F32 five_bits(const uint8_t* b, int column, int k) {
+  const I32 bits = _mm256_srli_epi32(load(b + Block::kHigh + 4 * column), k);
+  const I32 high = _mm256_slli_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(1)), 4);
+  return _mm256_cvtepi32_ps(_mm256_or_si256(nibble(b + Block::kNibbles, column, k), high));
+}
+
 BATON_INLINE Affine affine(K5Block, const uint8_t* b, int column, int) {
   return superblock_affine<K5Block>(b, column);
 }
 BATON_INLINE F32 code(K5Block, const uint8_t* b, int column, int k) {
-  const I32 bits = _mm256_srli_epi32(load(b + K5Block::kHigh + 4 * column), k);
-  const I32 high = _mm256_slli_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(1)), 4);
-  return _mm256_cvtepi32_ps(_mm256_or_si256(nibble(b + K5Block::kNibbles, column, k), high));
+  return five_bits<K5Block>(b, column, k);
+}
+
+BATON_INLINE Affine affine(Q5Block, const uint8_t* b, int column, int) {
+  return {load_half(b + Q5Block::kScale + 2 * column),
+          load_half(b + Q5Block::kOffset + 2 * column)};
+}
+BATON_INLINE F32 code(Q5Block, const uint8_t* b, int column, int k) {
+  return five_bits<Q5Block>(b, column, k);
+}
+
+BATON_INLINE Affine affine(Q5SymmetricBlock, const uint8_t* b, int column, int) {
+  const F32 scale = load_half(b + Q5SymmetricBlock::kScale + 2 * column);
+  return {scale, _mm256_mul_ps(scale, _mm256_set1_ps(-16.0f))};
+}
+BATON_INLINE F32 code(Q5SymmetricBlock, const uint8_t* b, int column, int k) {
+  return five_bits<Q5SymmetricBlock>(b, column, k);
+}
+
+// The value of 4-bit codes: looked up as the highest byte of a lane, so that a shift extends its
+// sign.
+BATON_INLINE F32 looked_up(const int8_t* values, I32 codes) {
+  const I32 table =
+      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
+  const I32 index = _mm256_or_si256(_mm256_slli_epi32(codes, 24), _mm256_set1_epi32(0x00808080));
+  return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_shuffle_epi8(table, index), 24));
+}
+
+BATON_INLINE Affine affine(N4Block, const uint8_t* b, int column, int) {
+  return {load_half(b + N4Block::kScale + 2 * column), _mm256_setzero_ps()};
+}
+BATON_INLINE F32 code(N4Block, const uint8_t* b, int column, int k) {
+  return looked_up(kIq4Values, nibble(b + N4Block::kNibbles, column, k));
+}
+
+BATON_INLINE Affine affine(N4SubBlock, const uint8_t* b, int column, int) {
+  return {_mm256_mul_ps(load_half(b + N4SubBlock::kScale + 2 * column),
+                        load_i8(b + N4SubBlock::kSubScale + column)),
+          _mm256_setzero_ps()};
+}
+BATON_INLINE F32 code(N4SubBlock, const uint8_t* b, int column, int k) {
+  return looked_up(kIq4Values, nibble(b + N4SubBlock::kNibbles, column, k));
+}
+
+BATON_INLINE Affine affine(Mx4Block, const uint8_t* b, int column, int) {
+  const I32 exponent = _mm256_cvtepu8_epi32(
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(b + Mx4Block::kExponent + column)));
+  const I32 bits = _mm256_slli_epi32(_mm256_sub_epi32(exponent, _mm256_set1_epi32(1)), 23);
+  return {_mm256_castsi256_ps(bits), _mm256_setzero_ps()};
+}
+BATON_INLINE F32 code(Mx4Block, const uint8_t* b, int column, int k) {
+  return looked_up(kMxfp4Values, nibble(b + Mx4Block::kNibbles, column, k));
 }
 
 BATON_INLINE Affine affine(K6Block, const uint8_t* b, int column, int k) {
@@ -159,6 +215,16 @@ void expand(WeightFormat format, const std::byte* packed, int blocks, uint32_t* 
       return expand_blocks<K5Block>(packed, blocks, out);
     case WeightFormat::kK6:
       return expand_blocks<K6Block>(packed, blocks, out);
+    case WeightFormat::kQ5:
+      return expand_blocks<Q5Block>(packed, blocks, out);
+    case WeightFormat::kQ5Symmetric:
+      return expand_blocks<Q5SymmetricBlock>(packed, blocks, out);
+    case WeightFormat::kN4:
+      return expand_blocks<N4Block>(packed, blocks, out);
+    case WeightFormat::kN4Sub:
+      return expand_blocks<N4SubBlock>(packed, blocks, out);
+    case WeightFormat::kMx4:
+      return expand_blocks<Mx4Block>(packed, blocks, out);
     case WeightFormat::kBf16Panels:
       return;
   }
@@ -249,6 +315,16 @@ void few_rows(WeightFormat format, const FewRowsArgs& args) {
       return few_rows_any<K5Block>(args);
     case WeightFormat::kK6:
       return few_rows_any<K6Block>(args);
+    case WeightFormat::kQ5:
+      return few_rows_any<Q5Block>(args);
+    case WeightFormat::kQ5Symmetric:
+      return few_rows_any<Q5SymmetricBlock>(args);
+    case WeightFormat::kN4:
+      return few_rows_any<N4Block>(args);
+    case WeightFormat::kN4Sub:
+      return few_rows_any<N4SubBlock>(args);
+    case WeightFormat::kMx4:
+      return few_rows_any<Mx4Block>(args);
     case WeightFormat::kBf16Panels:
       return;
   }

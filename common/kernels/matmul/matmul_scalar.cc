@@ -56,10 +56,14 @@ float k4_weight(const std::byte* b, size_t column, size_t k) {
   return scaled_with_offset<K4Block>(b, column, nibble(b, K4Block::kNibbles, column, k));
 }
 
+template <typename Block>
+float five_bits(const std::byte* b, size_t column, size_t k) {
+  const uint32_t high = (load<uint32_t>(b, Block::kHigh, column) >> k) & 1;
+  return nibble(b, Block::kNibbles, column, k) + static_cast<float>(16 * high);
+}
+
 float k5_weight(const std::byte* b, size_t column, size_t k) {
-  const uint32_t high = (load<uint32_t>(b, K5Block::kHigh, column) >> k) & 1;
-  return scaled_with_offset<K5Block>(
-      b, column, nibble(b, K5Block::kNibbles, column, k) + static_cast<float>(16 * high));
+  return scaled_with_offset<K5Block>(b, column, five_bits<K5Block>(b, column, k));
 }
 
 float k6_weight(const std::byte* b, size_t column, size_t k) {
@@ -69,6 +73,37 @@ float k6_weight(const std::byte* b, size_t column, size_t k) {
   const float scale = load_half(b, K6Block::kScale, column) *
                       load<int8_t>(b, K6Block::kSubScale + 16 * half, column);
   return scale * (nibble(b, K6Block::kNibbles, column, k) + static_cast<float>(16 * high) - 32.0f);
+}
+
+float q5_weight(const std::byte* b, size_t column, size_t k) {
+  return std::fma(load_half(b, Q5Block::kScale, column), five_bits<Q5Block>(b, column, k),
+                  load_half(b, Q5Block::kOffset, column));
+}
+
+float q5_symmetric_weight(const std::byte* b, size_t column, size_t k) {
+  return load_half(b, Q5SymmetricBlock::kScale, column) *
+         (five_bits<Q5SymmetricBlock>(b, column, k) - 16.0f);
+}
+
+template <typename Block>
+int nibble_code(const std::byte* b, size_t column, size_t k) {
+  return static_cast<int>(nibble(b, Block::kNibbles, column, k));
+}
+
+float n4_weight(const std::byte* b, size_t column, size_t k) {
+  return load_half(b, N4Block::kScale, column) * kIq4Values[nibble_code<N4Block>(b, column, k)];
+}
+
+float n4_sub_weight(const std::byte* b, size_t column, size_t k) {
+  const float scale =
+      load_half(b, N4SubBlock::kScale, column) * load<int8_t>(b, N4SubBlock::kSubScale, column);
+  return scale * kIq4Values[nibble_code<N4SubBlock>(b, column, k)];
+}
+
+float mx4_weight(const std::byte* b, size_t column, size_t k) {
+  const uint32_t exponent = load<uint8_t>(b, Mx4Block::kExponent, column);
+  return std::bit_cast<float>((exponent - 1) << 23) *
+         kMxfp4Values[nibble_code<Mx4Block>(b, column, k)];
 }
 
 using WeightOf = float (*)(const std::byte* block, size_t column, size_t k);
@@ -105,6 +140,21 @@ void expand(WeightFormat format, const std::byte* packed, int blocks, uint32_t* 
       break;
     case WeightFormat::kK6:
       expand_with<K6Block>(k6_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kQ5:
+      expand_with<Q5Block>(q5_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kQ5Symmetric:
+      expand_with<Q5SymmetricBlock>(q5_symmetric_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kN4:
+      expand_with<N4Block>(n4_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kN4Sub:
+      expand_with<N4SubBlock>(n4_sub_weight, packed, blocks, out);
+      break;
+    case WeightFormat::kMx4:
+      expand_with<Mx4Block>(mx4_weight, packed, blocks, out);
       break;
     case WeightFormat::kBf16Panels:
       break;

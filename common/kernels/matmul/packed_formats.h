@@ -12,9 +12,15 @@
 //                                                                  w = (d * s) * q - dmin * m
 //   kK5            as kK4, then dword high[16]: bit k is bit 4 of the code of element k
 //   kK6            f16 d[16], i8 s[2 halves][16], nibbles, dword high[2 halves][16]: bits 2j, 2j +
-//   1
-//                  are bits 4, 5 of the code of element 16 half + j  w = (d * s[half]) * (q - 32)
-//   nibbles        dword[4 groups][16 columns]: nibble j of group g = code of element 8g + j
+//                  1 are bits 4, 5 of the code of element 16 half + j
+//                                                                  w = (d * s[half]) * (q - 32)
+//   kQ5            f16 scale[16], f16 offset[16], nibbles, high    w = scale * q + offset
+//   kQ5Symmetric   f16 scale[16], nibbles, high                    w = scale * (q - 16)
+//   kN4            f16 scale[16], nibbles                          w = scale * kIq4Values[q]
+//   kN4Sub         f16 d[16], i8 s[16], nibbles                    w = (d * s) * kIq4Values[q]
+//   kMx4           u8 e[16], nibbles                               w = 2^(e - 128) *
+//   kMxfp4Values[q] high           as in kK5 nibbles        dword[4 groups][16 columns]: nibble j
+//   of group g = code of element 8g + j
 //
 // All products are exact in f32 (docs/numerics.md), so the order of multiplications is free.
 
@@ -32,6 +38,11 @@ enum class WeightFormat : uint8_t {
   kK4,           // 4-bit codes, 8-bit scale and offset of f16 ones per 32: Q4_K
   kK5,           // 5-bit codes, else as kK4: Q5_K
   kK6,           // 6-bit codes, 8-bit scale of an f16 one per 16: Q6_K
+  kQ5,           // 5-bit codes, f16 scale and f16 offset per 32: Q5_1
+  kQ5Symmetric,  // 5-bit codes, f16 scale per 32: Q5_0
+  kN4,           // 4-bit codes of a table, f16 scale per 32: IQ4_NL
+  kN4Sub,        // 4-bit codes of a table, 8-bit scale of an f16 one per 32: IQ4_XS
+  kMx4,          // 4-bit codes of a table, power of two per 32: MXFP4
 };
 
 // Changes whenever a packed matrix of the same weights has other bytes: files hold them.
@@ -66,5 +77,30 @@ struct K5Block {
 struct K6Block {
   static constexpr size_t kScale = 0, kSubScale = 32, kNibbles = 64, kHigh = 320, kBytes = 448;
 };
+struct Q5Block {
+  static constexpr size_t kScale = 0, kOffset = 32, kNibbles = 64, kHigh = 320, kBytes = 384;
+};
+struct Q5SymmetricBlock {
+  static constexpr size_t kScale = 0, kNibbles = 32, kHigh = 288, kBytes = 352;
+};
+struct N4Block {
+  static constexpr size_t kScale = 0, kNibbles = 32, kBytes = 288;
+};
+struct N4SubBlock {
+  static constexpr size_t kScale = 0, kSubScale = 32, kNibbles = 48, kBytes = 304;
+};
+struct Mx4Block {
+  static constexpr size_t kExponent = 0, kNibbles = 16, kBytes = 272;
+};
+
+// What the codes of the types with a table stand for (docs/formats.md).
+inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
+inline constexpr int8_t kMxfp4Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                            0, -1, -2, -3, -4, -6, -8, -12};
+// Exponents of MXFP4 are taken as if they lay in this range, whose powers of two are normal and
+// whose products stay below 2^110, where the rounding to bf16 ends. No weight of a model is 2^90.
+inline constexpr uint8_t kLeastMx4Exponent = 2;
+inline constexpr uint8_t kMostMx4Exponent = 230;
 
 }  // namespace baton::kernels

@@ -31,6 +31,16 @@ size_t block_bytes(WeightFormat format) {
       return K5Block::kBytes;
     case WeightFormat::kK6:
       return K6Block::kBytes;
+    case WeightFormat::kQ5:
+      return Q5Block::kBytes;
+    case WeightFormat::kQ5Symmetric:
+      return Q5SymmetricBlock::kBytes;
+    case WeightFormat::kN4:
+      return N4Block::kBytes;
+    case WeightFormat::kN4Sub:
+      return N4SubBlock::kBytes;
+    case WeightFormat::kMx4:
+      return Mx4Block::kBytes;
   }
   return 0;
 }
@@ -51,6 +61,15 @@ void store_nibbles(std::byte* block, size_t offset, size_t column, const SourceB
     }
     store_u32(block, offset + 64 * group, column, word);
   }
+}
+
+// Bit 4 of every code.
+void store_fifth_bits(std::byte* block, size_t offset, size_t column, const SourceBlock& source) {
+  uint32_t high = 0;
+  for (size_t k = 0; k < 32; ++k) {
+    high |= static_cast<uint32_t>(source.codes[k] >> 4) << k;
+  }
+  store_u32(block, offset, column, high);
 }
 
 template <typename Block>
@@ -95,18 +114,37 @@ void store_block(WeightFormat format, std::byte* block, size_t column, const Sou
       store_superblock_scales<K4Block>(block, column, source);
       store_nibbles(block, K4Block::kNibbles, column, source);
       break;
-    case WeightFormat::kK5: {
+    case WeightFormat::kK5:
       store_superblock_scales<K5Block>(block, column, source);
       store_nibbles(block, K5Block::kNibbles, column, source);
-      uint32_t high = 0;
-      for (size_t k = 0; k < 32; ++k) {
-        high |= static_cast<uint32_t>(source.codes[k] >> 4) << k;
-      }
-      store_u32(block, K5Block::kHigh, column, high);
+      store_fifth_bits(block, K5Block::kHigh, column, source);
       break;
-    }
     case WeightFormat::kK6:
       store_k6(block, column, source);
+      break;
+    case WeightFormat::kQ5:
+      store_u16(block, Q5Block::kScale, column, source.scale);
+      store_u16(block, Q5Block::kOffset, column, source.offset);
+      store_nibbles(block, Q5Block::kNibbles, column, source);
+      store_fifth_bits(block, Q5Block::kHigh, column, source);
+      break;
+    case WeightFormat::kQ5Symmetric:
+      store_u16(block, Q5SymmetricBlock::kScale, column, source.scale);
+      store_nibbles(block, Q5SymmetricBlock::kNibbles, column, source);
+      store_fifth_bits(block, Q5SymmetricBlock::kHigh, column, source);
+      break;
+    case WeightFormat::kN4:
+      store_u16(block, N4Block::kScale, column, source.scale);
+      store_nibbles(block, N4Block::kNibbles, column, source);
+      break;
+    case WeightFormat::kN4Sub:
+      store_u16(block, N4SubBlock::kScale, column, source.scale);
+      block[N4SubBlock::kSubScale + column] = static_cast<std::byte>(source.sub_scale[0]);
+      store_nibbles(block, N4SubBlock::kNibbles, column, source);
+      break;
+    case WeightFormat::kMx4:
+      block[Mx4Block::kExponent + column] = static_cast<std::byte>(source.sub_scale[0]);
+      store_nibbles(block, Mx4Block::kNibbles, column, source);
       break;
     case WeightFormat::kBf16Panels:
       break;
@@ -140,6 +178,16 @@ std::string_view weight_format_name(WeightFormat format) {
       return "k5";
     case WeightFormat::kK6:
       return "k6";
+    case WeightFormat::kQ5:
+      return "q5";
+    case WeightFormat::kQ5Symmetric:
+      return "q5_symmetric";
+    case WeightFormat::kN4:
+      return "n4";
+    case WeightFormat::kN4Sub:
+      return "n4_sub";
+    case WeightFormat::kMx4:
+      return "mx4";
   }
   return "unknown";
 }
@@ -217,6 +265,16 @@ WeightFormat decode_format(SourceType type, int k_begin) {
       return WeightFormat::kK5;
     case SourceType::kQ6_K:
       return WeightFormat::kK6;
+    case SourceType::kQ5_0:
+      return WeightFormat::kQ5Symmetric;
+    case SourceType::kQ5_1:
+      return WeightFormat::kQ5;
+    case SourceType::kIq4Nl:
+      return WeightFormat::kN4;
+    case SourceType::kIq4Xs:
+      return WeightFormat::kN4Sub;
+    case SourceType::kMxfp4:
+      return WeightFormat::kMx4;
   }
   return WeightFormat::kBf16Panels;
 }

@@ -25,6 +25,10 @@ TypeInfo type_info(SourceType type) {
       return {32, 18};
     case SourceType::kQ4_1:
       return {32, 20};
+    case SourceType::kQ5_0:
+      return {32, 22};
+    case SourceType::kQ5_1:
+      return {32, 24};
     case SourceType::kQ8_0:
       return {32, 34};
     case SourceType::kQ4_K:
@@ -33,6 +37,12 @@ TypeInfo type_info(SourceType type) {
       return {kSuperblock, 176};
     case SourceType::kQ6_K:
       return {kSuperblock, 210};
+    case SourceType::kIq4Nl:
+      return {32, 18};
+    case SourceType::kIq4Xs:
+      return {kSuperblock, 136};
+    case SourceType::kMxfp4:
+      return {32, 17};
   }
   return {1, 4};
 }
@@ -43,6 +53,14 @@ void read_nibbles_of_32(const uint8_t* qs, SourceBlock& out) {
   for (size_t j = 0; j < 16; ++j) {
     out.codes[j] = qs[j] & 15;
     out.codes[j + 16] = qs[j] >> 4;
+  }
+}
+
+// Bit k of `qh` is bit 4 of the code of element k.
+void read_five_bits_of_32(const uint8_t* qh, const uint8_t* qs, SourceBlock& out) {
+  read_nibbles_of_32(qs, out);
+  for (size_t k = 0; k < 32; ++k) {
+    out.codes[k] = static_cast<uint8_t>(out.codes[k] | (((qh[k / 8] >> (k % 8)) & 1) << 4));
   }
 }
 
@@ -95,6 +113,25 @@ void read_q6_k(const uint8_t* block, int sub, SourceBlock& out) {
   out.scale = load_u16(block + 208);
 }
 
+// f16 d, u16 high bits of the scales, 4 bytes of their low nibbles, codes.
+void read_iq4_xs(const uint8_t* block, int sub, SourceBlock& out) {
+  out.scale = load_u16(block);
+  const int high = (load_u16(block + 2) >> (2 * sub)) & 3;
+  const int low = (block[4 + sub / 2] >> (4 * (sub % 2))) & 15;
+  const auto scale = static_cast<uint8_t>((low | (high << 4)) - 32);
+  out.sub_scale = {scale, scale};
+  read_nibbles_of_32(block + 8 + 16 * sub, out);
+}
+
+void read_mxfp4(const uint8_t* block, SourceBlock& out) {
+  const uint8_t exponent = std::clamp(block[0], kLeastMx4Exponent, kMostMx4Exponent);
+  out.sub_scale = {exponent, exponent};
+  read_nibbles_of_32(block + 1, out);
+}
+
+// 2^(exponent - 128) for an exponent >= 2.
+float mx4_scale(uint8_t exponent) { return std::bit_cast<float>((uint32_t{exponent} - 1) << 23); }
+
 // The 32 weights of a block.
 void dequantize_block(SourceType type, const SourceBlock& b, float* out) {
   const float d = float_from_half(b.scale);
@@ -108,6 +145,12 @@ void dequantize_block(SourceType type, const SourceBlock& b, float* out) {
       case SourceType::kQ4_1:
         out[l] = code * d + m;
         break;
+      case SourceType::kQ5_0:
+        out[l] = (code - 16.0f) * d;
+        break;
+      case SourceType::kQ5_1:
+        out[l] = code * d + m;
+        break;
       case SourceType::kQ8_0:
         out[l] = static_cast<float>(static_cast<int8_t>(b.codes[l])) * d;
         break;
@@ -117,6 +160,15 @@ void dequantize_block(SourceType type, const SourceBlock& b, float* out) {
         break;
       case SourceType::kQ6_K:
         out[l] = (d * static_cast<int8_t>(b.sub_scale[l / 16])) * (code - 32.0f);
+        break;
+      case SourceType::kIq4Nl:
+        out[l] = d * kIq4Values[b.codes[l]];
+        break;
+      case SourceType::kIq4Xs:
+        out[l] = (d * static_cast<int8_t>(b.sub_scale[0])) * kIq4Values[b.codes[l]];
+        break;
+      case SourceType::kMxfp4:
+        out[l] = mx4_scale(b.sub_scale[0]) * kMxfp4Values[b.codes[l]];
         break;
       case SourceType::kF32:
       case SourceType::kF16:
@@ -170,6 +222,25 @@ SourceBlock read_source_block(SourceType type, const std::byte* row, int block) 
       out.scale = load_u16(p);
       out.offset = load_u16(p + 2);
       read_nibbles_of_32(p + 4, out);
+      break;
+    case SourceType::kQ5_0:
+      out.scale = load_u16(p);
+      read_five_bits_of_32(p + 2, p + 6, out);
+      break;
+    case SourceType::kQ5_1:
+      out.scale = load_u16(p);
+      out.offset = load_u16(p + 2);
+      read_five_bits_of_32(p + 4, p + 8, out);
+      break;
+    case SourceType::kIq4Nl:
+      out.scale = load_u16(p);
+      read_nibbles_of_32(p + 2, out);
+      break;
+    case SourceType::kIq4Xs:
+      read_iq4_xs(p, sub, out);
+      break;
+    case SourceType::kMxfp4:
+      read_mxfp4(p, out);
       break;
     case SourceType::kQ8_0:
       out.scale = load_u16(p);

@@ -14,11 +14,13 @@ namespace baton::kernels {
 // 32 consecutive elements of a quantised row with what turns their codes into weights. Fields that
 // a type does not have are zero.
 struct SourceBlock {
-  std::array<uint8_t, 32> codes;       // Q8_0: the bits of an int8
-  uint16_t scale = 0;                  // f16: d
-  uint16_t offset = 0;                 // f16: m of Q4_1, dmin of Q4_K and Q5_K
-  std::array<uint8_t, 2> sub_scale{};  // Q4_K, Q5_K: both the same; Q6_K: bits of int8, per 16
-  uint8_t sub_offset = 0;              // Q4_K, Q5_K
+  std::array<uint8_t, 32> codes;  // Q8_0: the bits of an int8
+  uint16_t scale = 0;             // f16: d
+  uint16_t offset = 0;            // f16: m of Q4_1 and Q5_1, dmin of Q4_K and Q5_K
+  // Q4_K, Q5_K: both the same; Q6_K: bits of int8, per 16; IQ4_XS: bits of int8, both the same;
+  // MXFP4: the exponent, in the range of packed_formats.h, both the same.
+  std::array<uint8_t, 2> sub_scale{};
+  uint8_t sub_offset = 0;  // Q4_K, Q5_K
 };
 
 // Precondition: `type` is quantised. Block b is elements [32b, 32b + 32) of the row.

@@ -13,13 +13,15 @@
 
 namespace baton::kernels {
 
+// In the order in which Baton learned them: packed bytes of the earlier ones do not change.
 inline constexpr std::array kAllSourceTypes = {
-    SourceType::kF32,  SourceType::kF16,  SourceType::kBf16, SourceType::kQ4_0, SourceType::kQ4_1,
-    SourceType::kQ8_0, SourceType::kQ4_K, SourceType::kQ5_K, SourceType::kQ6_K};
+    SourceType::kF32,  SourceType::kF16,   SourceType::kBf16,  SourceType::kQ4_0, SourceType::kQ4_1,
+    SourceType::kQ8_0, SourceType::kQ4_K,  SourceType::kQ5_K,  SourceType::kQ6_K, SourceType::kQ5_0,
+    SourceType::kQ5_1, SourceType::kIq4Nl, SourceType::kIq4Xs, SourceType::kMxfp4};
 
 inline std::string source_type_name(SourceType type) {
-  constexpr std::array kNames = {"F32",  "F16",  "BF16", "Q4_0", "Q4_1",
-                                 "Q8_0", "Q4_K", "Q5_K", "Q6_K"};
+  constexpr std::array kNames = {"F32",  "F16",  "BF16", "Q4_0", "Q4_1",   "Q5_0",   "Q5_1",
+                                 "Q8_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
   return kNames[static_cast<size_t>(type)];
 }
 
@@ -68,9 +70,13 @@ inline uint16_t random_half(TestRandom& random) {
 inline std::vector<size_t> half_offsets(SourceType type) {
   switch (type) {
     case SourceType::kQ4_0:
+    case SourceType::kQ5_0:
     case SourceType::kQ8_0:
+    case SourceType::kIq4Nl:
+    case SourceType::kIq4Xs:
       return {0};
     case SourceType::kQ4_1:
+    case SourceType::kQ5_1:
     case SourceType::kQ4_K:
     case SourceType::kQ5_K:
       return {0, 2};
@@ -79,6 +85,7 @@ inline std::vector<size_t> half_offsets(SourceType type) {
     case SourceType::kF32:
     case SourceType::kF16:
     case SourceType::kBf16:
+    case SourceType::kMxfp4:
       return {};
   }
   return {};
@@ -104,6 +111,9 @@ inline TestMatrix random_matrix(TestRandom& random, SourceType type, int n, int 
     const auto bits = std::bit_cast<uint32_t>(random.unit());
     if (type == SourceType::kF32) {
       store_element(m.bytes.data() + at, bits, 4);
+    } else if (type == SourceType::kMxfp4) {
+      // Scales around one: 2^(e - 128).
+      m.bytes[at] = static_cast<std::byte>(100 + random.below(40));
     } else if (type == SourceType::kF16) {
       store_element(m.bytes.data() + at, random_half(random), 2);
     } else if (type == SourceType::kBf16) {

@@ -14,9 +14,11 @@ import struct
 import gguf
 import numpy as np
 
-TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K",
+         "Q5_0", "Q5_1", "IQ4_NL", "IQ4_XS", "MXFP4"]
 # Where a block keeps its f16 scales.
-SCALES = {"Q4_0": [0], "Q4_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+SCALES = {"Q4_0": [0], "Q4_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+          "Q5_0": [0], "Q5_1": [0, 2], "IQ4_NL": [0], "IQ4_XS": [0]}
 HOSTILE = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xBC00]
 TAME_BLOCKS = 4
 
@@ -27,6 +29,13 @@ def blocks(rng, type_name: str, size: int) -> np.ndarray:
         tame = rng.normal(0, 0.01, TAME_BLOCKS).astype(np.float16).view(np.uint16)
         scales = np.concatenate([tame, np.roll(np.array(HOSTILE, np.uint16), offset // 2)])
         raw[:, offset : offset + 2] = scales.astype("<u2").view(np.uint8).reshape(-1, 2)
+    return raw.reshape(1, -1)
+
+
+def mxfp4_blocks(rng, size: int) -> np.ndarray:
+    raw = rng.integers(0, 256, (64, size), dtype=np.uint8)
+    # Exponents beyond these are taken as the nearer one of them (docs/formats.md).
+    raw[:, 0] = np.concatenate([[2, 3, 229, 230], rng.integers(2, 231, 60)])
     return raw.reshape(1, -1)
 
 
@@ -45,7 +54,10 @@ def main() -> None:
     for type_name in TYPES:
         quant = gguf.GGMLQuantizationType[type_name]
         _, size = gguf.GGML_QUANT_SIZES[quant]
-        raw = blocks(rng, type_name, size) if type_name in SCALES else plain(rng, type_name)
+        if type_name == "MXFP4":
+            raw = mxfp4_blocks(rng, size)
+        else:
+            raw = blocks(rng, type_name, size) if type_name in SCALES else plain(rng, type_name)
         source = raw.view({"F32": "<f4", "F16": "<f2"}.get(type_name, np.uint8))
         with np.errstate(all="ignore"):
             values = gguf.dequantize(source, quant).astype("<f4").reshape(-1)

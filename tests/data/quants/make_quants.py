@@ -16,7 +16,7 @@ import numpy as np
 # Block bytes and the offsets of the f16 fields inside a block.
 HALVES = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
-    "F16": [0], "BF16": [],
+    "F16": [0], "BF16": [], "Q5_0": [0], "Q5_1": [0, 2], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [],
 }
 ELEMENTS = 1024
 
@@ -38,6 +38,8 @@ def main():
             data[:, offset:offset + 2] = random_halves(rng, blocks).view(np.uint8).reshape(blocks, 2)
         if name == "BF16":
             data[:, 1] &= 0xBF  # exponents below 128: finite
+        if name == "MXFP4":
+            data[:, 0] = rng.integers(2, 231, blocks)  # the exponents that Baton reads as they are
         values = gguf.quants.dequantize(data.reshape(1, -1), kind).astype("<f4").reshape(-1)
         assert values.size == ELEMENTS and np.isfinite(values).all(), name
         path = here / f"{name.lower()}.bin"

@@ -30,7 +30,7 @@ struct WeightSizes {
 };
 
 // What describe() has checked: every tensor is one that the architecture names.
-WeightSizes weight_sizes(const model_file::GgufFile& file,
+WeightSizes weight_sizes(const model_file::ModelFile& file,
                          const model::ModelDescription& description, EngineOptions::Pool pool) {
   const model::Architecture* architecture = model::find_architecture(description.architecture);
   const auto name_of = [architecture](model::TensorRole role) {
@@ -95,8 +95,8 @@ std::string text_of(const ProgramNeed& program) {
 }  // namespace
 
 Result<MemoryNeed> memory_need(const EngineOptions& options) {
-  BATON_ASSIGN_OR_RETURN(const model_file::GgufFile file,
-                         model_file::GgufFile::open(options.model_path));
+  BATON_ASSIGN_OR_RETURN(const model_file::ModelFile file,
+                         model_file::ModelFile::open(options.model_path));
   BATON_ASSIGN_OR_RETURN(model::ModelDescription description, model::describe(file));
   if (options.max_context > 0) {
     description.max_context = std::min(description.max_context, options.max_context);

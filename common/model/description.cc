@@ -14,9 +14,9 @@
 namespace baton::model {
 namespace {
 
-using model_file::GgufFile;
 using model_file::MetadataEntry;
 using model_file::MetadataType;
+using model_file::ModelFile;
 using model_file::TensorInfo;
 using model_file::TensorType;
 
@@ -48,7 +48,7 @@ std::string number_text(double value) {
 }
 
 // A value as text: what KeyRule::neutral is compared with and what messages show.
-std::string value_text(const GgufFile& file, const MetadataEntry& entry) {
+std::string value_text(const ModelFile& file, const MetadataEntry& entry) {
   switch (entry.type) {
     case MetadataType::kString:
       return std::string(file.get_string(entry.key).value());
@@ -124,7 +124,7 @@ bool is_plain(TensorType type) {
 
 class Describer final {
  public:
-  Describer(const GgufFile& file, const Architecture& architecture)
+  Describer(const ModelFile& file, const Architecture& architecture)
       : file_(file), architecture_(architecture) {}
 
   Result<ModelDescription> run() {
@@ -367,14 +367,14 @@ class Describer final {
     return {};
   }
 
-  const GgufFile& file_;
+  const ModelFile& file_;
   const Architecture& architecture_;
   ModelDescription d_;
 };
 
 }  // namespace
 
-Result<ModelDescription> describe(const GgufFile& file) {
+Result<ModelDescription> describe(const ModelFile& file) {
   BATON_ASSIGN_OR_RETURN(const auto name, file.get_string("general.architecture"));
   const Architecture* architecture = find_architecture(name);
   if (architecture == nullptr) {

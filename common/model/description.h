@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace baton::model {
 
@@ -60,6 +60,6 @@ struct ModelDescription {
 // scaled RoPE, sliding windows, soft-caps, biases, unknown keys and tensors) is refused by name
 // with its value: nothing unknown is ignored. Errors: unsupported for those, invalid_argument for a
 // file that contradicts itself or lacks something.
-Result<ModelDescription> describe(const model_file::GgufFile& file);
+Result<ModelDescription> describe(const model_file::ModelFile& file);
 
 }  // namespace baton::model

@@ -13,7 +13,7 @@
 #include "common/model/description.h"
 #include "common/model/segments.h"
 #include "common/model/weights.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace {
 
@@ -21,7 +21,7 @@ using baton::model::ModelDescription;
 using baton::model::SegmentPlan;
 using baton::model::WeightPool;
 using baton::model::Weights;
-using baton::model_file::GgufFile;
+using baton::model_file::ModelFile;
 
 void load(std::span<const std::byte> bytes, const ModelDescription& description, int ranks,
           WeightPool pool) {
@@ -29,7 +29,7 @@ void load(std::span<const std::byte> bytes, const ModelDescription& description,
   if (!plan.ok()) {
     return;
   }
-  auto file = GgufFile::parse(bytes, "fuzz");
+  auto file = ModelFile::parse(bytes, "fuzz");
   BATON_CHECK(file.ok(), "parsed before");
   const auto weights = Weights::load(std::move(*file), description, *plan, pool);
   BATON_CHECK(weights.ok(), "what is described can be loaded");
@@ -42,7 +42,7 @@ void load(std::span<const std::byte> bytes, const ModelDescription& description,
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
-  const auto file = GgufFile::parse(bytes, "fuzz");
+  const auto file = ModelFile::parse(bytes, "fuzz");
   if (!file.ok()) {
     return 0;
   }

@@ -14,7 +14,7 @@ namespace baton::model {
 namespace {
 
 using model_file::GgufBuilder;
-using model_file::GgufFile;
+using model_file::ModelFile;
 using model_file::TensorType;
 using ::testing::HasSubstr;
 
@@ -125,7 +125,7 @@ TEST(DescriptionTest, ReadsOptionalKeys) {
 }
 
 TEST(DescriptionTest, ReadsTheDefaultModel) {
-  const auto file = GgufFile::open(BATON_SOURCE_DIR "/models/smollm2-135m-instruct-q4_1.gguf");
+  const auto file = ModelFile::open(BATON_SOURCE_DIR "/models/smollm2-135m-instruct-q4_1.gguf");
   ASSERT_TRUE(file.ok()) << file.status().to_string();
   const auto d = describe(*file);
   ASSERT_TRUE(d.ok()) << d.status().to_string();

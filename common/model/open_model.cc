@@ -5,7 +5,7 @@
 namespace baton::model {
 
 Result<OpenModel> open_model(const std::string& path) {
-  BATON_ASSIGN_OR_RETURN(model_file::GgufFile file, model_file::GgufFile::open(path));
+  BATON_ASSIGN_OR_RETURN(model_file::ModelFile file, model_file::ModelFile::open(path));
   BATON_ASSIGN_OR_RETURN(ModelDescription description, describe(file));
   return OpenModel{std::move(file), std::move(description)};
 }

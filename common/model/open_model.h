@@ -6,16 +6,16 @@
 
 #include "common/base/status.h"
 #include "common/model/description.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace baton::model {
 
 struct OpenModel {
-  model_file::GgufFile file;
+  model_file::ModelFile file;
   ModelDescription description;
 };
 
-// Errors as GgufFile::open and describe().
+// Errors as ModelFile::open and describe().
 Result<OpenModel> open_model(const std::string& path);
 
 }  // namespace baton::model

@@ -17,7 +17,7 @@ namespace baton::model {
 namespace {
 
 using kernels::PackedMatrix;
-using model_file::GgufFile;
+using model_file::ModelFile;
 using model_file::PackedFile;
 using model_file::PackedFileWriter;
 using model_file::PackedKey;
@@ -53,7 +53,7 @@ Result<std::unique_ptr<std::byte[], UnmapPacked>> zeroed_memory(size_t bytes) {
 // One way through load_packed().
 class Loading final {
  public:
-  Loading(const GgufFile& model, std::span<PackedMatrix* const> matrices, WeightPacker& packer,
+  Loading(const ModelFile& model, std::span<PackedMatrix* const> matrices, WeightPacker& packer,
           const ParallelFor& parallel_for)
       : model_(model), matrices_(matrices), packer_(packer), parallel_for_(parallel_for) {
     std::vector<uint64_t> meaning = {kernels::kPackedVersion, kPage};
@@ -164,7 +164,7 @@ class Loading final {
     return Status();
   }
 
-  const GgufFile& model_;
+  const ModelFile& model_;
   std::span<PackedMatrix* const> matrices_;
   WeightPacker& packer_;
   const ParallelFor& parallel_for_;
@@ -195,7 +195,7 @@ Result<PackedWeights> make_or_wait(Loading& loading, const std::string& path, Du
 
 void UnmapPacked::operator()(std::byte* p) const { munmap(p, bytes); }
 
-Result<PackedWeights> load_packed(const GgufFile& model, std::string_view variant,
+Result<PackedWeights> load_packed(const ModelFile& model, std::string_view variant,
                                   std::span<PackedMatrix* const> matrices, WeightPacker& packer,
                                   const KeptWeights& kept, const ParallelFor& parallel_for) {
   Loading loading(model, matrices, packer, parallel_for);

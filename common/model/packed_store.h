@@ -15,7 +15,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/kernels/matmul/matmul.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "common/model_file/packed_file.h"
 
 namespace baton::model {
@@ -56,7 +56,7 @@ class WeightPacker {
 // Places all `matrices`, which are as yet without memory, and sees to it that they are packed.
 // Whatever is wrong with a file or a folder costs time and a line in the log, nothing else.
 // `variant` tells apart the files of one model.
-Result<PackedWeights> load_packed(const model_file::GgufFile& model, std::string_view variant,
+Result<PackedWeights> load_packed(const model_file::ModelFile& model, std::string_view variant,
                                   std::span<kernels::PackedMatrix* const> matrices,
                                   WeightPacker& packer, const KeptWeights& kept,
                                   const model_file::ParallelFor& parallel_for);

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using kernels::PackedMatrix;
 using kernels::WeightFormat;
-using model_file::GgufFile;
+using model_file::ModelFile;
 using model_file::PackedFile;
 using model_file::PackedFileWriter;
 using model_file::PackedKey;
@@ -61,7 +61,7 @@ struct Start {
     }
   }
   Status load(const KeptWeights& kept, const std::string& model = kModel) {
-    BATON_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(model));
+    BATON_ASSIGN_OR_RETURN(const ModelFile file, ModelFile::open(model));
     BATON_ASSIGN_OR_RETURN(packed, load_packed(file, "x", matrices, packer, kept, serial_for));
     return Status();
   }
@@ -101,7 +101,7 @@ class PackedStoreTest : public ::testing::Test {
     EXPECT_TRUE(start.packed.file);
     EXPECT_TRUE(start.packer.ok);
     EXPECT_TRUE(start.right());
-    const GgufFile file = std::move(GgufFile::open(model)).value();
+    const ModelFile file = std::move(ModelFile::open(model)).value();
     EXPECT_EQ(start.packed.model_hash, model_file::model_hash(file).value());
   }
   void overwrite(size_t at, char byte) const {
@@ -175,7 +175,7 @@ TEST_F(PackedStoreTest, ReplacesTheFileOfAModelThatHasChanged) {
 
 TEST_F(PackedStoreTest, KnowsAnUnchangedModelWithoutReadingIt) {
   expect_start(true);
-  const GgufFile model = std::move(GgufFile::open(kModel)).value();
+  const ModelFile model = std::move(ModelFile::open(kModel)).value();
   const auto noted = [&] {
     Start start;
     EXPECT_TRUE(start.load(kept_).ok());
@@ -238,7 +238,7 @@ struct Shape {
 
 std::unique_ptr<Weights> load(const Shape& shape, const KeptWeights& kept) {
   const std::string path = BATON_SOURCE_DIR "/tests/data/models/" + std::string(shape.model);
-  GgufFile file = std::move(GgufFile::open(path)).value();
+  ModelFile file = std::move(ModelFile::open(path)).value();
   const ModelDescription description = describe(file).value();
   const SegmentPlan plan = SegmentPlan::create(description, shape.segments, shape.ranks).value();
   return std::move(Weights::load(std::move(file), description, plan, shape.pool, serial_for, kept))

@@ -323,7 +323,7 @@ class WeightLoader final : public WeightPacker {
   std::vector<Pending> pending_;
 };
 
-Result<std::unique_ptr<Weights>> Weights::load(model_file::GgufFile file,
+Result<std::unique_ptr<Weights>> Weights::load(model_file::ModelFile file,
                                                const ModelDescription& description,
                                                const SegmentPlan& plan, WeightPool pool,
                                                const ParallelFor& parallel_for,

@@ -22,7 +22,7 @@
 #include "common/model/description.h"
 #include "common/model/packed_store.h"
 #include "common/model/segments.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace baton::model {
 
@@ -109,7 +109,7 @@ class Weights final {
   // Takes the file: embedding rows are read from its mapping. `description` and `plan` come from
   // the same file. Work is shared out through `parallel_for`. `kept` says where packed weights are
   // looked for and left (packed_store.h). Blocking; seconds for large models.
-  static Result<std::unique_ptr<Weights>> load(model_file::GgufFile file,
+  static Result<std::unique_ptr<Weights>> load(model_file::ModelFile file,
                                                const ModelDescription& description,
                                                const SegmentPlan& plan, WeightPool pool,
                                                const ParallelFor& parallel_for = serial_for,
@@ -117,7 +117,7 @@ class Weights final {
 
   const ModelDescription& description() const { return description_; }
   const SegmentPlan& plan() const { return plan_; }
-  const model_file::GgufFile& file() const { return file_; }
+  const model_file::ModelFile& file() const { return file_; }
   U128 model_hash() const { return packed_.model_hash; }  // model_file::model_hash
   // All matrices of all ranks, in one piece.
   std::span<const std::byte> packed() const { return packed_.bytes(); }
@@ -138,11 +138,11 @@ class Weights final {
   kernels::RopeTable rope(int layer) const;
 
  private:
-  Weights(model_file::GgufFile file, const ModelDescription& description, const SegmentPlan& plan)
+  Weights(model_file::ModelFile file, const ModelDescription& description, const SegmentPlan& plan)
       : file_(std::move(file)), description_(description), plan_(plan) {}
   friend class WeightLoader;
 
-  model_file::GgufFile file_;
+  model_file::ModelFile file_;
   ModelDescription description_;
   SegmentPlan plan_;
   PackedWeights packed_;  // what the matrices of the ranks lie in

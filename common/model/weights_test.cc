@@ -15,7 +15,7 @@ namespace baton::model {
 namespace {
 
 using kernels::PackedMatrix;
-using model_file::GgufFile;
+using model_file::ModelFile;
 using model_file::TensorInfo;
 
 const char* const kTinyModels[] = {"tiny_f32",  "tiny_f16",  "tiny_bf16", "tiny_q8_0",
@@ -26,7 +26,7 @@ std::string tiny_path(const std::string& name) {
 }
 
 std::unique_ptr<Weights> load(const std::string& path, WeightPool pool, int segments, int ranks) {
-  auto file = GgufFile::open(path);
+  auto file = ModelFile::open(path);
   EXPECT_TRUE(file.ok()) << file.status().to_string();
   const auto description = describe(*file);
   EXPECT_TRUE(description.ok()) << description.status().to_string();
@@ -164,7 +164,7 @@ TEST_P(WeightsTest, EveryMatrixHoldsTheBf16ValuesOfTheFile) {
 }
 
 TEST_P(WeightsTest, RowSplitMatricesCoverTheirInputOnceAtEveryDegree) {
-  const auto file = GgufFile::open(tiny_path(GetParam()));
+  const auto file = ModelFile::open(tiny_path(GetParam()));
   ASSERT_TRUE(file.ok());
   const int most = describe(*file)->heads >= 4 ? 4 : 2;
   for (int ranks = 1; ranks <= most; ranks *= 2) {
@@ -274,7 +274,7 @@ TEST(WeightsFormatTest, RopeTablesAreRoundedFromDouble) {
 
 TEST(WeightsFormatTest, PackingIsSharedOutAndGivesTheSameBytes) {
   const auto serial = load(tiny_path("tiny_q8_0"), WeightPool::kDecode, 1, 1);
-  auto file = GgufFile::open(tiny_path("tiny_q8_0"));
+  auto file = ModelFile::open(tiny_path("tiny_q8_0"));
   ASSERT_TRUE(file.ok());
   const auto description = *describe(*file);
   const auto plan = *SegmentPlan::create(description, 1, 1);

@@ -4,19 +4,19 @@
 #include <span>
 
 #include "common/base/check.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "common/model_file/model_hash.h"
 
 namespace {
 
-using baton::model_file::GgufFile;
+using baton::model_file::ModelFile;
 
 bool inside(std::span<const std::byte> whole, std::span<const std::byte> part) {
   return part.empty() ||
          (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
 }
 
-void visit(const GgufFile& file, std::span<const std::byte> bytes) {
+void visit(const ModelFile& file, std::span<const std::byte> bytes) {
   for (const auto& entry : file.metadata()) {
     BATON_CHECK(inside(bytes, entry.value), "metadata outside the file");
     BATON_CHECK(file.find(entry.key) == &entry, "a key is found");
@@ -41,7 +41,7 @@ void visit(const GgufFile& file, std::span<const std::byte> bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
-  const auto file = GgufFile::parse(bytes, "fuzz");
+  const auto file = ModelFile::parse(bytes, "fuzz");
   if (file.ok()) {
     visit(*file, bytes);
   } else {

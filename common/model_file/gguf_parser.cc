@@ -104,7 +104,6 @@ class Parser final {
   Result<ParsedGguf> run() {
     BATON_RETURN_IF_ERROR(read_header());
     BATON_RETURN_IF_ERROR(read_metadata());
-    BATON_RETURN_IF_ERROR(check_split());
     BATON_RETURN_IF_ERROR(read_alignment());
     BATON_RETURN_IF_ERROR(read_tensors());
     BATON_RETURN_IF_ERROR(place_tensors());
@@ -253,20 +252,6 @@ class Parser final {
     return it != parsed_.metadata.end() && it->key == key ? &*it : nullptr;
   }
 
-  Status check_split() const {
-    const MetadataEntry* count = find("split.count");
-    if (count == nullptr) {
-      return {};
-    }
-    uint64_t parts = 0;
-    std::memcpy(&parts, count->value.data(), std::min<size_t>(count->value.size(), sizeof(parts)));
-    if (count->type == MetadataType::kArray || count->type == MetadataType::kString || parts > 1) {
-      return unsupported("is one part of a split model ('split.count' = " + std::to_string(parts) +
-                         "); merge it first: llama-gguf-split --merge FIRST_PART OUT.gguf");
-    }
-    return {};
-  }
-
   Status read_alignment() {
     const MetadataEntry* entry = find("general.alignment");
     if (entry == nullptr) {
@@ -303,7 +288,7 @@ class Parser final {
 
   Status read_tensor(std::string_view name) {
     const std::string what = "tensor " + quoted(name);
-    TensorInfo tensor{name, TensorType::kF32, 0, {1, 1, 1, 1}, {}};
+    TensorInfo tensor{name, TensorType::kF32, 0, {1, 1, 1, 1}, {}, 0};
     const auto n_dims = cursor_.read<uint32_t>();
     if (!n_dims) {
       return truncated(what, cursor_);
@@ -333,8 +318,7 @@ class Parser final {
     const auto known = tensor_type_from_number(*type);
     if (!known) {
       return unsupported(what + " has type " + std::string(tensor_type_name(*type)) + " (" +
-                         std::to_string(*type) +
-                         "); Baton reads " + tensor_type_names());
+                         std::to_string(*type) + "); Baton reads " + tensor_type_names());
     }
     tensor.type = *known;
     BATON_ASSIGN_OR_RETURN(const uint64_t size, tensor_bytes(tensor, what));

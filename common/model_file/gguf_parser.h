@@ -1,6 +1,7 @@
 #pragma once
 
-// The part of the GGUF reader that touches unchecked bytes; used by gguf.cc alone.
+// The part of the GGUF reader that touches unchecked bytes; used by gguf_parts.cc and
+// model_file.cc.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace baton::model_file {
 

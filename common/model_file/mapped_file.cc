@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -86,7 +87,31 @@ Status directory_refused(const std::string& path) {
                           (gguf.empty() ? "" : ", for example " + path + "/" + gguf));
 }
 
+// splitmix64 (https://prng.di.unimi.it/splitmix64.c).
+uint64_t mixed(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
 }  // namespace
+
+FileIdentity combined_identity(std::span<const FileIdentity> files) {
+  if (files.size() == 1) {
+    return files.front();
+  }
+  FileIdentity all;
+  for (const FileIdentity& file : files) {
+    all.bytes += file.bytes;
+    all.modified_ns = std::max(all.modified_ns, file.modified_ns);
+    all.changed_ns = std::max(all.changed_ns, file.changed_ns);
+    for (const uint64_t value : {file.bytes, static_cast<uint64_t>(file.modified_ns),
+                                 static_cast<uint64_t>(file.changed_ns), file.inode}) {
+      all.inode = mixed(all.inode + 0x9E3779B97F4A7C15ull + value);
+    }
+  }
+  return all;
+}
 
 Result<MappedFile> MappedFile::open(const std::string& path, Sharing sharing) {
   // Non-blocking, so that a named pipe given by mistake is an error and not a hang.

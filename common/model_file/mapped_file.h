@@ -21,6 +21,9 @@ struct FileIdentity {
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
+// Of several files as if they were one: equal as long as nobody touches any of them.
+FileIdentity combined_identity(std::span<const FileIdentity> files);
+
 class MappedFile final {
  public:
   // kShared lies on a 2 MiB boundary and asks for huge pages; the file may be rewritten in place.

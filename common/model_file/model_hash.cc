@@ -34,7 +34,7 @@ class Hasher final {
 
 }  // namespace
 
-Result<U128> model_hash(const GgufFile& file) {
+Result<U128> model_hash(const ModelFile& file) {
   BATON_ASSIGN_OR_RETURN(const auto architecture, file.get_string("general.architecture"));
   const std::string prefix = std::string(architecture) + ".";
   Hasher hasher;
@@ -57,7 +57,13 @@ Result<U128> model_hash(const GgufFile& file) {
     }
   }
   for (const TensorInfo& tensor : file.tensors()) {
-    hasher.add(tensor.data);
+    if (tensor.halved_head_rows == 0) {
+      hasher.add(tensor.data);
+      continue;
+    }
+    for (uint64_t row = 0; row < tensor.rows(); ++row) {
+      hasher.add(tensor.row(row));
+    }
   }
   return hasher.digest();
 }

@@ -9,10 +9,10 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace baton::model_file {
 
-Result<U128> model_hash(const GgufFile& file);
+Result<U128> model_hash(const ModelFile& file);
 
 }  // namespace baton::model_file

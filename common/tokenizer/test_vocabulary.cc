@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "common/base/check.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "common/tokenizer/byte_level.h"
 #include "common/tokenizer/vocabulary_from_gguf.h"
 
@@ -57,7 +57,7 @@ VocabularySpec reduced_vocabulary(const std::string& name) {
 VocabularySpec smollm2_vocabulary() {
   const std::string path =
       std::string(BATON_SOURCE_DIR) + "/models/smollm2-135m-instruct-q4_1.gguf";
-  auto file = model_file::GgufFile::open(path);
+  auto file = model_file::ModelFile::open(path);
   BATON_CHECK(file.ok(), file.status().to_string());
   auto spec = vocabulary_from_gguf(*file);
   BATON_CHECK(spec.ok(), spec.status().to_string());

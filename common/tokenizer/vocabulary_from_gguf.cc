@@ -10,14 +10,14 @@
 namespace baton::tokenizer {
 namespace {
 
-using model_file::GgufFile;
+using model_file::ModelFile;
 
-Result<std::vector<std::string>> read_strings(const GgufFile& file, std::string_view key) {
+Result<std::vector<std::string>> read_strings(const ModelFile& file, std::string_view key) {
   BATON_ASSIGN_OR_RETURN(const auto views, file.get_strings(key));
   return std::vector<std::string>(views.begin(), views.end());
 }
 
-Result<std::optional<TokenId>> read_id(const GgufFile& file, std::string_view key) {
+Result<std::optional<TokenId>> read_id(const ModelFile& file, std::string_view key) {
   BATON_ASSIGN_OR_RETURN(const auto value, file.find_u32(key));
   if (!value.has_value()) {
     return std::optional<TokenId>();
@@ -31,7 +31,7 @@ Result<std::optional<TokenId>> read_id(const GgufFile& file, std::string_view ke
 
 }  // namespace
 
-Result<VocabularySpec> vocabulary_from_gguf(const GgufFile& file) {
+Result<VocabularySpec> vocabulary_from_gguf(const ModelFile& file) {
   VocabularySpec spec;
   BATON_ASSIGN_OR_RETURN(spec.model, file.get_string("tokenizer.ggml.model"));
   BATON_ASSIGN_OR_RETURN(spec.pre_tokenizer, file.get_string("tokenizer.ggml.pre"));
@@ -53,7 +53,7 @@ Result<VocabularySpec> vocabulary_from_gguf(const GgufFile& file) {
 }
 
 Result<Tokenizer> load_tokenizer(const std::string& path) {
-  BATON_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(path));
+  BATON_ASSIGN_OR_RETURN(const ModelFile file, ModelFile::open(path));
   BATON_ASSIGN_OR_RETURN(VocabularySpec spec, vocabulary_from_gguf(file));
   Result<Tokenizer> tokenizer = Tokenizer::create(std::move(spec));
   return tokenizer.ok() ? std::move(tokenizer) : tokenizer.status().with_context(file.name());

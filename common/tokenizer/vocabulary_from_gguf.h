@@ -9,7 +9,7 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/tokenizer/vocabulary.h"
 
@@ -17,10 +17,10 @@ namespace baton::tokenizer {
 
 // Copies: the result does not need the file. invalid_argument: a key is missing, of another type,
 // or an id does not fit. What the names and values mean is checked by Tokenizer::create.
-Result<VocabularySpec> vocabulary_from_gguf(const model_file::GgufFile& file);
+Result<VocabularySpec> vocabulary_from_gguf(const model_file::ModelFile& file);
 
 // The tokenizer of a model file, for programs that need nothing else of it. Errors as
-// GgufFile::open, vocabulary_from_gguf and Tokenizer::create; each names the file.
+// ModelFile::open, vocabulary_from_gguf and Tokenizer::create; each names the file.
 Result<Tokenizer> load_tokenizer(const std::string& path);
 
 }  // namespace baton::tokenizer

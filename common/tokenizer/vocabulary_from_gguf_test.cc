@@ -12,8 +12,8 @@
 namespace baton::tokenizer {
 namespace {
 
-using model_file::GgufFile;
 using model_file::MetadataType;
+using model_file::ModelFile;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -71,7 +71,7 @@ class FileWriter {
 Result<VocabularySpec> read(const FileWriter& writer) {
   const std::string bytes = writer.bytes();
   BATON_ASSIGN_OR_RETURN(const auto file,
-                         GgufFile::parse(std::as_bytes(std::span(bytes)), "test.gguf"));
+                         ModelFile::parse(std::as_bytes(std::span(bytes)), "test.gguf"));
   return vocabulary_from_gguf(file);
 }
 

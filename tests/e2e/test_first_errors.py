@@ -285,6 +285,7 @@ class Model(FirstErrors):
                              [("general.architecture", gguf_files.STRING, "gemma3")])
             gguf_files.write(path("big-00001-of-00003.gguf"),
                              [("general.architecture", gguf_files.STRING, "llama"),
+                              ("split.no", gguf_files.U32, 0),
                               ("split.count", gguf_files.U32, 3)])
             path("pointer.gguf", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
             path("page.gguf", b"<!DOCTYPE html>\n<html>")
@@ -294,7 +295,7 @@ class Model(FirstErrors):
             for situation, name in (("a safetensors folder", "checkout"),
                                     ("a safetensors file", "model.safetensors"),
                                     ("another architecture", "gemma.gguf"),
-                                    ("a split model", "big-00001-of-00003.gguf"),
+                                    ("a split model, incomplete", "big-00001-of-00003.gguf"),
                                     ("a pointer file", "pointer.gguf"),
                                     ("a web page", "page.gguf"),
                                     ("a cut file", "cut.gguf"),

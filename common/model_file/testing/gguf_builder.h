@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace baton::model_file {
 
@@ -120,8 +120,8 @@ class GgufBuilder final {
   int64_t tensor_count_ = 0;
 };
 
-inline Result<GgufFile> parse_text(const std::string& bytes, const GgufLimits& limits = {}) {
-  return GgufFile::parse(std::as_bytes(std::span(bytes)), "test.gguf", limits);
+inline Result<ModelFile> parse_text(const std::string& bytes, const GgufLimits& limits = {}) {
+  return ModelFile::parse(std::as_bytes(std::span(bytes)), "test.gguf", limits);
 }
 
 }  // namespace baton::model_file

@@ -1,4 +1,4 @@
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "common/model_file/gguf_parser.h"
+#include "common/model_file/gguf_parts.h"
 
 namespace baton::model_file {
 namespace {
@@ -21,35 +21,6 @@ T load(std::span<const std::byte> bytes, size_t index = 0) {
 template <typename T>
 std::optional<uint64_t> non_negative(T value) {
   return value < T{0} ? std::nullopt : std::optional<uint64_t>(static_cast<uint64_t>(value));
-}
-
-// Nothing for other types and negative values.
-std::optional<uint64_t> unsigned_value(const MetadataEntry& entry) {
-  switch (entry.type) {
-    case MetadataType::kU8:
-      return load<uint8_t>(entry.value);
-    case MetadataType::kU16:
-      return load<uint16_t>(entry.value);
-    case MetadataType::kU32:
-      return load<uint32_t>(entry.value);
-    case MetadataType::kU64:
-      return load<uint64_t>(entry.value);
-    case MetadataType::kI8:
-      return non_negative(load<int8_t>(entry.value));
-    case MetadataType::kI16:
-      return non_negative(load<int16_t>(entry.value));
-    case MetadataType::kI32:
-      return non_negative(load<int32_t>(entry.value));
-    case MetadataType::kI64:
-      return non_negative(load<int64_t>(entry.value));
-    case MetadataType::kF32:
-    case MetadataType::kF64:
-    case MetadataType::kBool:
-    case MetadataType::kString:
-    case MetadataType::kArray:
-      return std::nullopt;
-  }
-  return std::nullopt;
 }
 
 // Precondition: the parser has checked every length.
@@ -84,6 +55,34 @@ std::string_view metadata_type_name(MetadataType type) {
   return kNames[static_cast<size_t>(type)];
 }
 
+std::optional<uint64_t> unsigned_value(const MetadataEntry& entry) {
+  switch (entry.type) {
+    case MetadataType::kU8:
+      return load<uint8_t>(entry.value);
+    case MetadataType::kU16:
+      return load<uint16_t>(entry.value);
+    case MetadataType::kU32:
+      return load<uint32_t>(entry.value);
+    case MetadataType::kU64:
+      return load<uint64_t>(entry.value);
+    case MetadataType::kI8:
+      return non_negative(load<int8_t>(entry.value));
+    case MetadataType::kI16:
+      return non_negative(load<int16_t>(entry.value));
+    case MetadataType::kI32:
+      return non_negative(load<int32_t>(entry.value));
+    case MetadataType::kI64:
+      return non_negative(load<int64_t>(entry.value));
+    case MetadataType::kF32:
+    case MetadataType::kF64:
+    case MetadataType::kBool:
+    case MetadataType::kString:
+    case MetadataType::kArray:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 std::string dims_to_string(const TensorInfo& tensor) {
   std::string out = "[";
   for (uint32_t d = 0; d < tensor.n_dims; ++d) {
@@ -92,53 +91,63 @@ std::string dims_to_string(const TensorInfo& tensor) {
   return out + "]";
 }
 
-Result<GgufFile> GgufFile::open(const std::string& path, const GgufLimits& limits) {
-  BATON_ASSIGN_OR_RETURN(auto mapping, MappedFile::open(path));
-  BATON_ASSIGN_OR_RETURN(auto file, parse(mapping.bytes(), path, limits));
-  // The mapping does not move with the object, so the views stay valid.
-  file.mapping_ = std::move(mapping);
-  return file;
+Result<ModelFile> ModelFile::open(const std::string& path, const GgufLimits& limits) {
+  BATON_ASSIGN_OR_RETURN(ModelFileContents contents, open_gguf(path, limits));
+  return ModelFile(std::move(contents));
 }
 
-Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, std::string name,
-                                 const GgufLimits& limits) {
-  auto parsed = parse_gguf(bytes, limits);
+Result<ModelFile> ModelFile::parse(std::span<const std::byte> bytes, std::string name,
+                                   const GgufLimits& limits) {
+  Result<ParsedGguf> parsed = parse_gguf(bytes, limits);
   if (!parsed.ok()) {
     return parsed.status().with_context(name);
   }
-  GgufFile file;
-  file.name_ = std::move(name);
-  file.bytes_ = bytes;
-  file.metadata_ = std::move(parsed->metadata);
-  file.tensors_ = std::move(parsed->tensors);
-  return file;
+  std::vector<GgufPart> parts;
+  parts.push_back({std::move(name), std::move(*parsed)});
+  BATON_ASSIGN_OR_RETURN(ModelFileContents contents, join_gguf_parts(std::move(parts)));
+  return ModelFile(std::move(contents));
 }
 
-const MetadataEntry* GgufFile::find(std::string_view key) const {
-  const auto it = std::ranges::lower_bound(metadata_, key, {}, &MetadataEntry::key);
-  return it != metadata_.end() && it->key == key ? &*it : nullptr;
+ModelFile::ModelFile(ModelFileContents contents) : contents_(std::move(contents)) {
+  std::vector<FileIdentity> identities;
+  for (const MappedFile& file : contents_.files) {
+    identities.push_back(file.identity());
+  }
+  identity_ = combined_identity(identities);
+  owner_ = contents_.files.empty() ? 0 : contents_.files.front().owner();
 }
 
-Status GgufFile::wrong_type(const MetadataEntry& entry, std::string_view expected) const {
+void ModelFile::release_pages() const {
+  for (const MappedFile& file : contents_.files) {
+    file.release_pages();
+  }
+}
+
+const MetadataEntry* ModelFile::find(std::string_view key) const {
+  const auto it = std::ranges::lower_bound(contents_.metadata, key, {}, &MetadataEntry::key);
+  return it != contents_.metadata.end() && it->key == key ? &*it : nullptr;
+}
+
+Status ModelFile::wrong_type(const MetadataEntry& entry, std::string_view expected) const {
   std::string actual(metadata_type_name(entry.type));
   if (entry.type == MetadataType::kArray) {
     actual = "an array of " + std::string(metadata_type_name(entry.element_type));
   }
-  return invalid_argument(name_ + ": metadata key " + quoted(entry.key) + " is " + actual +
+  return invalid_argument(contents_.name + ": metadata key " + quoted(entry.key) + " is " + actual +
                           ", not " + std::string(expected));
 }
 
-Result<const MetadataEntry*> GgufFile::require(std::string_view key, MetadataType type) const {
+Result<const MetadataEntry*> ModelFile::require(std::string_view key, MetadataType type) const {
   const MetadataEntry* entry = find(key);
   if (entry == nullptr) {
-    return invalid_argument(name_ + ": metadata key " + quoted(key) + " (" +
+    return invalid_argument(contents_.name + ": metadata key " + quoted(key) + " (" +
                             std::string(metadata_type_name(type)) + ") is missing");
   }
   return entry;
 }
 
-Result<const MetadataEntry*> GgufFile::require_array(std::string_view key,
-                                                     MetadataType element) const {
+Result<const MetadataEntry*> ModelFile::require_array(std::string_view key,
+                                                      MetadataType element) const {
   BATON_ASSIGN_OR_RETURN(const MetadataEntry* entry, require(key, MetadataType::kArray));
   if (entry->type != MetadataType::kArray || entry->element_type != element) {
     return wrong_type(*entry, "an array of " + std::string(metadata_type_name(element)));
@@ -146,7 +155,7 @@ Result<const MetadataEntry*> GgufFile::require_array(std::string_view key,
   return entry;
 }
 
-Result<uint64_t> GgufFile::get_u64(std::string_view key) const {
+Result<uint64_t> ModelFile::get_u64(std::string_view key) const {
   BATON_ASSIGN_OR_RETURN(const MetadataEntry* entry, require(key, MetadataType::kU64));
   const auto value = unsigned_value(*entry);
   if (!value) {
@@ -155,20 +164,20 @@ Result<uint64_t> GgufFile::get_u64(std::string_view key) const {
   return *value;
 }
 
-Result<uint32_t> GgufFile::get_u32(std::string_view key) const {
+Result<uint32_t> ModelFile::get_u32(std::string_view key) const {
   BATON_ASSIGN_OR_RETURN(const MetadataEntry* entry, require(key, MetadataType::kU32));
   const auto value = unsigned_value(*entry);
   if (!value) {
     return wrong_type(*entry, "a non-negative integer");
   }
   if (*value > std::numeric_limits<uint32_t>::max()) {
-    return invalid_argument(name_ + ": metadata key " + quoted(key) + " is " +
+    return invalid_argument(contents_.name + ": metadata key " + quoted(key) + " is " +
                             std::to_string(*value) + "; it must be below 2^32");
   }
   return static_cast<uint32_t>(*value);
 }
 
-Result<float> GgufFile::get_f32(std::string_view key) const {
+Result<float> ModelFile::get_f32(std::string_view key) const {
   BATON_ASSIGN_OR_RETURN(const MetadataEntry* entry, require(key, MetadataType::kF32));
   if (entry->type == MetadataType::kF32) {
     return load<float>(entry->value);
@@ -179,7 +188,7 @@ Result<float> GgufFile::get_f32(std::string_view key) const {
   return wrong_type(*entry, "f32");
 }
 
-Result<bool> GgufFile::get_bool(std::string_view key) const {
+Result<bool> ModelFile::get_bool(std::string_view key) const {
   BATON_ASSIGN_OR_RETURN(const MetadataEntry* entry, require(key, MetadataType::kBool));
   if (entry->type != MetadataType::kBool) {
     return wrong_type(*entry, "bool");
@@ -187,7 +196,7 @@ Result<bool> GgufFile::get_bool(std::string_view key) const {
   return load<uint8_t>(entry->value) != 0;
 }
 
-Result<std::string_view> GgufFile::get_string(std::string_view key) const {
+Result<std::string_view> ModelFile::get_string(std::string_view key) const {
   BATON_ASSIGN_OR_RETURN(const MetadataEntry* entry, require(key, MetadataType::kString));
   if (entry->type != MetadataType::kString) {
     return wrong_type(*entry, "string");
@@ -195,7 +204,7 @@ Result<std::string_view> GgufFile::get_string(std::string_view key) const {
   return string_at(entry->value);
 }
 
-Result<std::vector<std::string_view>> GgufFile::get_strings(std::string_view key) const {
+Result<std::vector<std::string_view>> ModelFile::get_strings(std::string_view key) const {
   BATON_ASSIGN_OR_RETURN(const MetadataEntry* entry, require_array(key, MetadataType::kString));
   std::vector<std::string_view> out;
   out.reserve(entry->count);
@@ -207,38 +216,38 @@ Result<std::vector<std::string_view>> GgufFile::get_strings(std::string_view key
   return out;
 }
 
-Result<std::vector<int32_t>> GgufFile::get_i32s(std::string_view key) const {
+Result<std::vector<int32_t>> ModelFile::get_i32s(std::string_view key) const {
   BATON_ASSIGN_OR_RETURN(const MetadataEntry* entry, require_array(key, MetadataType::kI32));
   return copy_elements<int32_t>(*entry);
 }
 
-Result<std::vector<float>> GgufFile::get_f32s(std::string_view key) const {
+Result<std::vector<float>> ModelFile::get_f32s(std::string_view key) const {
   BATON_ASSIGN_OR_RETURN(const MetadataEntry* entry, require_array(key, MetadataType::kF32));
   return copy_elements<float>(*entry);
 }
 
-Result<std::optional<uint32_t>> GgufFile::find_u32(std::string_view key) const {
+Result<std::optional<uint32_t>> ModelFile::find_u32(std::string_view key) const {
   return optional_of(has(key), get_u32(key));
 }
-Result<std::optional<float>> GgufFile::find_f32(std::string_view key) const {
+Result<std::optional<float>> ModelFile::find_f32(std::string_view key) const {
   return optional_of(has(key), get_f32(key));
 }
-Result<std::optional<bool>> GgufFile::find_bool(std::string_view key) const {
+Result<std::optional<bool>> ModelFile::find_bool(std::string_view key) const {
   return optional_of(has(key), get_bool(key));
 }
-Result<std::optional<std::string_view>> GgufFile::find_string(std::string_view key) const {
+Result<std::optional<std::string_view>> ModelFile::find_string(std::string_view key) const {
   return optional_of(has(key), get_string(key));
 }
 
-const TensorInfo* GgufFile::find_tensor(std::string_view name) const {
-  const auto it = std::ranges::lower_bound(tensors_, name, {}, &TensorInfo::name);
-  return it != tensors_.end() && it->name == name ? &*it : nullptr;
+const TensorInfo* ModelFile::find_tensor(std::string_view name) const {
+  const auto it = std::ranges::lower_bound(contents_.tensors, name, {}, &TensorInfo::name);
+  return it != contents_.tensors.end() && it->name == name ? &*it : nullptr;
 }
 
-Result<const TensorInfo*> GgufFile::get_tensor(std::string_view name) const {
+Result<const TensorInfo*> ModelFile::get_tensor(std::string_view name) const {
   const TensorInfo* tensor = find_tensor(name);
   if (tensor == nullptr) {
-    return invalid_argument(name_ + ": tensor " + quoted(name) + " is missing");
+    return invalid_argument(contents_.name + ": tensor " + quoted(name) + " is missing");
   }
   return tensor;
 }

@@ -1,4 +1,4 @@
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -133,25 +133,25 @@ TEST(GgufTest, ViewsStayValidWhenTheFileMoves) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "gguf_test_move.gguf";
   const std::string bytes = small_file().build();
   std::ofstream(path, std::ios::binary) << bytes;
-  auto opened = GgufFile::open(path.string());
+  auto opened = ModelFile::open(path.string());
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   std::filesystem::remove(path);
   const auto name = *opened->get_string("general.architecture");
-  const GgufFile moved = std::move(*opened);
+  const ModelFile moved = std::move(*opened);
   EXPECT_EQ(name, "llama");
   EXPECT_EQ(moved.find_tensor("b")->data[2], std::byte{0x80});
-  EXPECT_EQ(moved.size_bytes(), bytes.size());
+  EXPECT_EQ(moved.identity().bytes, bytes.size());
 }
 
 TEST(GgufTest, SaysWhatIsWrongWithAPath) {
   const std::string dir = ::testing::TempDir();
-  EXPECT_EQ(GgufFile::open("/nonexistent/model.gguf").status().to_string(),
+  EXPECT_EQ(ModelFile::open("/nonexistent/model.gguf").status().to_string(),
             "not_found: /nonexistent/model.gguf: no such file; give the path of a .gguf file");
-  EXPECT_THAT(GgufFile::open(dir).status().message(), HasSubstr("is a directory"));
-  EXPECT_THAT(GgufFile::open("/dev/null").status().message(), HasSubstr("not a regular file"));
+  EXPECT_THAT(ModelFile::open(dir).status().message(), HasSubstr("is a directory"));
+  EXPECT_THAT(ModelFile::open("/dev/null").status().message(), HasSubstr("not a regular file"));
   const auto path = std::filesystem::path(dir) / "gguf_test_empty.gguf";
   std::ofstream(path).close();
-  EXPECT_THAT(GgufFile::open(path.string()).status().message(), HasSubstr("is empty"));
+  EXPECT_THAT(ModelFile::open(path.string()).status().message(), HasSubstr("is empty"));
   std::filesystem::remove(path);
 }
 
@@ -176,15 +176,6 @@ TEST(GgufTest, RefusesOtherVersionsAndByteOrders) {
   EXPECT_THAT(error_of(builder.build()), HasSubstr("is GGUF version 2; Baton reads version 3"));
   builder.version = 0x03000000;
   EXPECT_THAT(error_of(builder.build()), HasSubstr("big-endian"));
-}
-
-TEST(GgufTest, RefusesSplitFilesByName) {
-  auto builder = small_file();
-  builder.add_scalar<uint16_t>("split.count", 2, 3);
-  EXPECT_EQ(error_of(builder.build()),
-            "unsupported: test.gguf: is one part of a split model ('split.count' = 3); merge it "
-            "first: llama-gguf-split --merge FIRST_PART OUT.gguf");
-  EXPECT_EQ(error_of(GgufBuilder().add_scalar<uint16_t>("split.count", 2, 1).build()), "");
 }
 
 TEST(GgufTest, EveryTruncationIsAnError) {
@@ -298,7 +289,7 @@ TEST(GgufTest, RefusesTensorsOutOfPlace) {
 }
 
 TEST(GgufTest, ReadsTheDefaultModel) {
-  const auto file = GgufFile::open(BATON_SOURCE_DIR "/models/smollm2-135m-instruct-q4_1.gguf");
+  const auto file = ModelFile::open(BATON_SOURCE_DIR "/models/smollm2-135m-instruct-q4_1.gguf");
   ASSERT_TRUE(file.ok()) << file.status().to_string();
   EXPECT_EQ(file->tensors().size(), 272u);
   EXPECT_EQ(file->metadata().size(), 33u);

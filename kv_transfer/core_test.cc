@@ -96,6 +96,65 @@ TEST_F(CoreTest, AsksAgainWhenAReserveWasLost) {
   EXPECT_EQ(at_d_.count<ReserveArrived>(), 0u) << "asked again, told once";
 }
 
+TEST_F(CoreTest, NeverGivesUpAskingForALostGrant) {
+  start();
+  int lost = 0;
+  drop_ = [&](const wire::Message& m) {
+    return std::holds_alternative<wire::Grant>(m) && lost++ < 6;
+  };
+  granted(64);
+  pass(12s);
+  EXPECT_TRUE(happened<TransferGranted>(at_p_));
+}
+
+// A RESERVE that was sent again crosses the DENY: the decode worker sees it as a new one.
+TEST_F(CoreTest, ATicketThatNobodyWantsIsGivenBackAtOnce) {
+  start();
+  const TransferId id = open(64);
+  const auto reserve = at_d_.take<ReserveArrived>({}, 0s);
+  ASSERT_TRUE(reserve);
+  core_d_->deny(reserve->reservation, resource_exhausted("full"), 5);
+  wire::Reserve again;
+  again.reserve_id = id;
+  again.kv_tokens = 64;
+  again.body = test_body(64, id);
+  core_d_->on_message(1, wire::Message(again));
+  settle();
+  EXPECT_TRUE(happened<TransferFailed>(at_p_));
+  const auto second = at_d_.take<ReserveArrived>({}, 0s);
+  ASSERT_TRUE(second);
+  core_d_->grant(second->reservation, table_d(64), 0);
+  settle();
+  EXPECT_TRUE(happened<TicketAborted>(at_d_));
+  EXPECT_TRUE(happened<TicketReleased>(at_d_));
+  EXPECT_EQ(core_d_->tickets(), 0u);
+}
+
+TEST_F(CoreTest, ATicketWhoseRefusalIsLostIsGivenBackByTheNextGrant) {
+  start();
+  TransferId id = 0;
+  granted(64, &id);
+  drop_ = [](const wire::Message& m) { return std::holds_alternative<wire::Abort>(m); };
+  core_p_->abort(id, "cancelled");
+  pass(1s);
+  EXPECT_EQ(core_d_->tickets(), 1u);
+  drop_ = nullptr;
+  pass(4s);
+  EXPECT_EQ(core_d_->tickets(), 0u);
+}
+
+// The receiver's ABORT names a ticket that the sender never heard of.
+TEST_F(CoreTest, AnAbortOfAnUnknownTicketEndsTheReservation) {
+  start();
+  drop_ = [](const wire::Message& m) { return std::holds_alternative<wire::Grant>(m); };
+  const uint64_t reservation = granted(64);
+  core_d_->abort_reservation(reservation, "cancelled");
+  settle();
+  EXPECT_TRUE(happened<TransferFailed>(at_p_));
+  pass(100ms);
+  EXPECT_EQ(core_p_->transfers(), 0u);
+}
+
 TEST_F(CoreTest, SendsALostGrantAgain) {
   start();
   int lost = 0;

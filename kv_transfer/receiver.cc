@@ -146,6 +146,7 @@ void ReceiverTable::grant(uint64_t reservation, std::vector<BlockId> blocks, int
                         static_cast<size_t>(plan.target_ranks());
   ticket->bits.assign(expected, Ticket::Bit::kMissing);
   ticket->last_data = now;
+  ticket->next_reminder = now + context_.options.timeouts.no_progress;
   extend_lease(*ticket, now);
   send_grant(*ticket, session);
 }
@@ -160,6 +161,17 @@ void ReceiverTable::send_grant(const Ticket& ticket, Session& session) {
       static_cast<uint32_t>(ticket.first_piece * session.link->plan.unit_tokens());
   message.lease_ms = static_cast<uint32_t>(to_ms(timeouts.transfer_max + timeouts.lease_extra));
   sessions_.send(session, message);
+}
+
+// A sender that has no use for the ticket says so, should it or its refusal have been lost.
+void ReceiverTable::remind(Ticket& ticket, TimePoint now) {
+  ticket.next_reminder = std::max(now, ticket.last_data) + context_.options.timeouts.no_progress;
+  if (now - ticket.last_data < context_.options.timeouts.no_progress) {
+    return;
+  }
+  if (Session* session = sessions_.find(ticket.session); session != nullptr) {
+    send_grant(ticket, *session);
+  }
 }
 
 // DATA and heartbeats keep a lease alive, but heartbeats alone not for ever: a sender that forgot
@@ -299,7 +311,9 @@ void ReceiverTable::abort_reservation(uint64_t reservation, const std::string& r
 void ReceiverTable::on_message(Session& session, const wire::Abort& abort, TimePoint now) {
   Ticket* found = nullptr;
   for (auto& [id, ticket] : tickets_) {
-    if (ticket->session == session.id && ticket->reserve_id == abort.reserve_id) {
+    const bool this_one = abort.slot == 0 || ticket->slot == 0 ||
+                          (ticket->slot == abort.slot && ticket->generation == abort.generation);
+    if (ticket->session == session.id && ticket->reserve_id == abort.reserve_id && this_one) {
       found = ticket.get();
     }
   }
@@ -395,6 +409,8 @@ void ReceiverTable::sweep(TimePoint now, bool late) {
     }
     if (now >= ticket->lease_until) {
       expired.push_back(ticket.get());
+    } else if (now >= ticket->next_reminder) {
+      remind(*ticket, now);
     }
   }
   for (Ticket* ticket : expired) {

@@ -72,6 +72,7 @@ class ReceiverTable {
                             size_t bytes) const;
   Status refuse(DropReason reason);
   void send_grant(const Ticket& ticket, Session& session);
+  void remind(Ticket& ticket, TimePoint now);
   void extend_lease(Ticket& ticket, TimePoint now);
   Status check_commit(Ticket& ticket, const wire::Commit& commit) const;
   void decide_commit(Ticket& ticket, TimePoint now);

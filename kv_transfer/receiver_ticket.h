@@ -27,6 +27,7 @@ struct ReceiverTable::Ticket {
   int pieces = 0;  // of the whole sequence
   TimePoint last_data;
   TimePoint lease_until = TimePoint::max();
+  TimePoint next_reminder = TimePoint::max();  // GRANT again when no DATA comes
 
   // One entry per (layer, piece from first_piece on, rank).
   enum class Bit : uint8_t { kMissing, kPending, kDone };

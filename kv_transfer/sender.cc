@@ -10,7 +10,8 @@ namespace {
 
 // A request without a deadline still ends: the decode worker's queue is not waited for longer.
 constexpr Duration kLongestReserve = std::chrono::minutes(10);
-constexpr int kReserveResends = 3;
+// How far apart RESERVE is sent again while the decode worker has no room, in reserve timeouts.
+constexpr int kSlowestResend = 8;
 
 }  // namespace
 
@@ -168,12 +169,20 @@ void SenderTable::resend(Transfer& transfer, TimePoint now) {
 void SenderTable::on_message(Session& session, const wire::Grant& grant, TimePoint now) {
   Transfer* transfer = by_reserve(session, grant.reserve_id);
   if (transfer == nullptr) {
+    refuse_ticket(session, grant);
     return;
   }
   if (transfer->state == SenderState::kAborting && transfer->slot == 0) {
     // The GRANT and our ABORT crossed; the receiver finds the ticket by the reservation.
     transfer->slot = grant.slot;
     transfer->generation = grant.generation;
+    return;
+  }
+  if (transfer->slot != 0) {
+    // A reminder of our ticket, or another one for the same RESERVE.
+    if (transfer->slot != grant.slot || transfer->generation != grant.generation) {
+      refuse_ticket(session, grant);
+    }
     return;
   }
   if (!step(*transfer, SenderEvent::kGrant)) {
@@ -192,6 +201,14 @@ void SenderTable::on_message(Session& session, const wire::Grant& grant, TimePoi
   }
   transfer->first_piece = static_cast<int>(grant.have_tokens / unit);
   begin_granted(*transfer, session, now);
+}
+
+// A RESERVE that was sent again while its answer was on the way makes a second ticket. Nobody will
+// use it, so its blocks must not wait for the lease.
+void SenderTable::refuse_ticket(Session& session, const wire::Grant& grant) {
+  sessions_.send(
+      session,
+      wire::Abort{{}, grant.reserve_id, grant.slot, grant.generation, "the transfer is over"});
 }
 
 void SenderTable::begin_granted(Transfer& transfer, Session& session, TimePoint now) {
@@ -342,9 +359,17 @@ void SenderTable::cancel(Transfer& transfer, Status why, TimePoint now, bool tel
 }
 
 void SenderTable::on_message(Session& session, const wire::Abort& abort, TimePoint now) {
-  Transfer* transfer = abort.slot != 0 ? by_ticket(session, abort.slot, abort.generation)
-                                       : by_reserve(session, abort.reserve_id);
+  // By the reservation: the GRANT of the ticket may never have come.
+  Transfer* transfer = by_reserve(session, abort.reserve_id);
   if (transfer == nullptr) {
+    return;
+  }
+  if (transfer->slot == 0) {
+    transfer->slot = abort.slot;
+    transfer->generation = abort.generation;
+  } else if (abort.slot != 0 &&
+             (transfer->slot != abort.slot || transfer->generation != abort.generation)) {
+    drop(DropReason::kUnknownTicket);
     return;
   }
   transfer->peer_asked = true;
@@ -459,9 +484,9 @@ void SenderTable::sweep(TimePoint now, bool late) {
         if (now >= request_deadline) {
           cancel(transfer, deadline_exceeded("no room on the decode worker in time"), now, true);
         } else if (now >= transfer.next_resend) {
-          transfer.resend_delay *= 2;
-          transfer.next_resend =
-              ++transfer.resends < kReserveResends ? now + transfer.resend_delay : TimePoint::max();
+          transfer.resend_delay =
+              std::min(transfer.resend_delay * 2, timeouts.reserve * kSlowestResend);
+          transfer.next_resend = now + transfer.resend_delay;
           resend(transfer, now);
         }
         break;

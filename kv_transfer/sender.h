@@ -66,6 +66,7 @@ class SenderTable {
   bool step(Transfer& transfer, SenderEvent event);
 
   void reserve(Transfer& transfer, Session& session, TimePoint now);
+  void refuse_ticket(Session& session, const wire::Grant& grant);
   void begin_granted(Transfer& transfer, Session& session, TimePoint now);
   void mark_ready(Transfer& transfer);
   bool next_run(Transfer& transfer, const PiecePlan& plan, PieceRun* run) const;

@@ -1,0 +1,101 @@
+#pragma once
+
+// The data path of simulated processes. What UCX may do to a message happens here by dice and by
+// virtual time: it waits, is announced late, lies half placed while its ticket ends, fails, or is
+// reported as sent and never arrives. Memory is copied when a placement ends, so whoever reuses a
+// block too early is overwritten, as with real hardware.
+
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kv_transfer/data_path.h"
+#include "kv_transfer/simulation/dice.h"
+#include "kv_transfer/simulation/faults.h"
+
+namespace baton::kv_transfer::simulation {
+
+class SimulatedPath;
+
+class Fabric {
+ public:
+  // Is told before bytes are read from one process's memory and reach another's.
+  class Watch {
+   public:
+    virtual ~Watch() = default;
+    virtual void reading(const std::string& address, std::span<const IoSlice> source) = 0;
+    virtual void placing(const std::string& address, std::span<const IoSlice> target) = 0;
+  };
+  // All outlive the fabric, which outlives its paths.
+  Fabric(const Clock& clock, Dice& dice, const Faults& faults, Watch& watch)
+      : clock_(clock), dice_(dice), faults_(faults), watch_(watch) {}
+
+ private:
+  friend class SimulatedPath;
+  enum class Stage : uint8_t { kTravelling, kPlacing, kResult };
+  struct Flight {
+    Stage stage = Stage::kTravelling;
+    TimePoint due;
+    std::string from, to;
+    PathPeer from_peer = 0;  // the sender's name for the receiver
+    uint64_t cookie = 0;
+    std::vector<std::byte> header;
+    std::vector<IoSlice> source;
+    std::vector<std::byte> own;  // what `source` points to instead of the sender's memory
+    uint64_t placement = 0;
+    std::vector<IoSlice> target;
+    Status status;
+  };
+  void end(Flight& flight, Status status);
+  static void own_source(Flight& flight);
+
+  const Clock& clock_;
+  Dice& dice_;
+  const Faults& faults_;
+  Watch& watch_;
+  uint64_t next_address_ = 1;
+  std::set<std::string> alive_;
+  std::vector<Flight> flights_;
+};
+
+class SimulatedPath final : public DataPath {
+ public:
+  explicit SimulatedPath(Fabric& fabric);
+  ~SimulatedPath() override { die(); }
+
+  // The end of its process, before its memory goes: what it had sent may still arrive.
+  void die();
+
+  std::string_view transport() const override { return "inproc"; }
+  const std::string& address() const override { return address_; }
+  Result<PathPeer> connect(const std::string& address) override;
+  Status check_lane(PathPeer) const override { return Status(); }
+  void send(PathPeer peer, std::span<const std::byte> header, std::span<const IoSlice> slices,
+            uint64_t cookie) override;
+  void close(PathPeer peer) override;
+  int progress(DataPathEvents& events) override;
+  bool outstanding() const override { return false; }  // nobody sleeps here
+  int poll_fd() const override { return -1; }
+  bool arm() override { return true; }
+
+ private:
+  struct Peer {
+    std::string address;
+    TimePoint death_seen = TimePoint::max();  // when its end will be noticed
+    bool failed = false;
+    bool closing = false;
+  };
+  int take(size_t index, DataPathEvents& events);
+  void place(Fabric::Flight& flight, DataPathEvents& events);
+  int watch_peers(DataPathEvents& events);
+
+  Fabric& fabric_;
+  std::string address_;
+  bool dead_ = false;
+  PathPeer next_peer_ = 1;
+  std::unordered_map<PathPeer, Peer> peers_;
+};
+
+}  // namespace baton::kv_transfer::simulation

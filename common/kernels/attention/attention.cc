@@ -46,8 +46,8 @@ void attention_with(AttentionTile tile, const AttentionParams& params, int row_b
               "attention: blocks hold groups of 32 slots");
   BATON_CHECK(static_cast<size_t>(context) <= params.blocks.size() * params.kv.block_tokens,
               "attention: the block table ends before the last visible key");
-
   BATON_CHECK(params.scale > 0, "attention: the scale must be positive");
+  BATON_CHECK(params.window >= 0, "attention: the window must not be negative");
 
   AttentionScratch s;
   s.columns = padded_columns(dim);

@@ -46,7 +46,8 @@ struct AttentionParams {
   uint16_t* out = nullptr;  // [rows, out_stride] bf16, same columns
   int out_stride = 0;
   int rows = 0;                          // query tokens of this sequence in the step
-  int first_position = 0;                // absolute position of row 0; row i sees keys 0..first+i
+  int first_position = 0;                // absolute position of row 0
+  int window = 0;                        // position i sees keys j, i - window < j <= i; 0: all <= i
   std::span<const BlockId> blocks = {};  // block table of the sequence from position 0
   KvLayerView kv = {};
   int kv_head = 0;                       // of the rank
@@ -58,7 +59,9 @@ struct AttentionParams {
 // anywhere, the bits of a row do not change. `scratch` is the calling thread's, 64-byte aligned, at
 // least attention_scratch_bytes(isa, head_dim, first_position + row_end). Reads no group of 32 keys
 // beyond the last position that row_end - 1 sees; inside that last group the V part of slots beyond
-// it must hold finite values (zero at first), the K part may hold anything.
+// it must hold finite values (zero at first), the K part may hold anything. With a window it reads
+// no group before the first key that row_begin sees, and no block table entry of such groups only;
+// inside that first group V must be finite, too.
 void attention(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
                std::byte* scratch);
 

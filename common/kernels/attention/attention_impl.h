@@ -20,7 +20,14 @@ struct AttentionWork {
   int pairs;
 
   int position(int pair) const { return params.first_position + (pair_begin + pair) / heads; }
-  // The first pair of the tile that sees `key`; the later ones see it too.
+  // The first key that the pair sees, and the first one of the tile's first group.
+  int first_key(int pair) const {
+    const int outside = position(pair) + 1 - params.window;
+    return params.window > 0 && outside > 0 ? outside : 0;
+  }
+  int first_group() const { return first_key(0) / kGroupKeys * kGroupKeys; }
+  // The first pair of the tile that sees `key`; the later ones see it too, or have it before their
+  // window and get the probability 0 for it.
   int first_pair(int key) const {
     const int pair = (key - params.first_position) * heads - pair_begin;
     return pair > 0 ? pair : 0;
@@ -48,21 +55,41 @@ struct AttentionWork {
 //                                       overwrite the scores before j + kWidth
 //   kWholeTile                          values() reads the probabilities of all keys of the tile
 //                                       (else of the groups that the pair sees)
-//   values(work, key, column, split)    adds the group's part to the outputs of the split, or
-//                                       begins them where column is 0
+//   values(work, key, column, first)    adds the group's part to the outputs of its split, or
+//                                       begins them with the first group
 template <class L, class Products>
 struct AttentionImpl {
   using F = typename L::F;
   using Work = AttentionWork<L>;
   static constexpr int kWidth = L::kWidth;
 
-  static float max_score(const float* s, int visible) {
+  // A pair's visible keys [first, end) among the keys of a split.
+  struct Visible {
+    int first;
+    int end;
+  };
+  static Visible visible_in(const Work& t, int pair, int begin) {
+    const int first = t.first_key(pair) - begin;
+    const int end = t.position(pair) + 1 - begin;
+    return {first > 0 ? first : 0, end < kSplitKeys ? end : kSplitKeys};
+  }
+
+  // x where lane j + i is visible, else `otherwise`.
+  [[gnu::always_inline]] static F mask(Visible visible, int j, F x, F otherwise) {
+    const int left = visible.end - j;
+    const int before = visible.first - j;
+    if ((left < kWidth) | (before > 0)) {
+      x = L::select(L::first(left < 0 ? 0 : left < kWidth ? left : kWidth), x, otherwise);
+      x = L::select(L::first(before < 0 ? 0 : before < kWidth ? before : kWidth), otherwise, x);
+    }
+    return x;
+  }
+
+  static float max_score(const float* s, Visible visible) {
     const F lowest = L::set1(-__builtin_inff());
     F m = lowest;
-    for (int j = 0; j < visible; j += kWidth) {
-      const F x = L::load(s + j);
-      const int left = visible - j;
-      m = L::max(left < kWidth ? L::select(L::first(left), x, lowest) : x, m);
+    for (int j = visible.first / kWidth * kWidth; j < visible.end; j += kWidth) {
+      m = L::max(mask(visible, j, L::load(s + j), lowest), m);
     }
     float lanes[kWidth];
     L::store(lanes, m);
@@ -73,20 +100,17 @@ struct AttentionImpl {
     return result;
   }
 
-  // Stores bf16(exp(s[j] * scale - m)) of keys [0, visible), zero for keys [visible, end of the
-  // group of keys - 1); returns the sum of these.
-  static float probabilities(float* s, int visible, int keys, float scale, float m) {
+  // Stores bf16(exp(s[j] * scale - m)) of visible keys, zero for the others of [keys.first, end of
+  // the group of key keys.end - 1); returns the sum of these. keys.first is the begin of a group.
+  static float probabilities(float* s, Visible visible, Visible keys, float scale, float m) {
     StridedSum<L> sum;
-    const int end = (keys + kGroupKeys - 1) / kGroupKeys * kGroupKeys;
-    for (int base = 0; base < end; base += 16) {
+    const int end = (keys.end + kGroupKeys - 1) / kGroupKeys * kGroupKeys;
+    for (int base = keys.first; base < end; base += 16) {
       for (int v = 0; v < StridedSum<L>::kVectors; ++v) {
         const int j = base + v * kWidth;
         const F score = L::mul(L::load(s + j), L::set1(scale));
         F p = L::round_bf16(exp_nonpositive<L>(L::sub(score, L::set1(m))));
-        const int left = visible - j;
-        if (left < kWidth) {
-          p = L::select(L::first(left > 0 ? left : 0), p, L::set1(0.0f));
-        }
+        p = mask(visible, j, p, L::set1(0.0f));
         Products::store(s, j, p);
         sum.partial[v] = L::add(sum.partial[v], p);
       }
@@ -94,39 +118,40 @@ struct AttentionImpl {
     return sum.fold();
   }
 
-  static void one_split(Products& products, const Work& t, int split, int keys) {
+  // Keys of the split that some pair of the tile sees, rounded down to the begin of a group.
+  static void one_split(Products& products, const Work& t, int split, Visible keys) {
     const int begin = split * kSplitKeys;
-    for (int j = 0; j < keys; j += kGroupKeys) {
+    for (int j = keys.first; j < keys.end; j += kGroupKeys) {
       products.scores(t, begin + j, j);
     }
     for (int pair = t.first_pair(begin); pair < t.pairs; ++pair) {
-      const int seen = t.position(pair) + 1 - begin;
-      const int visible = seen < kSplitKeys ? seen : kSplitKeys;
+      const Visible visible = visible_in(t, pair, begin);
       float* s = t.scratch.scores + pair * kScoreStride;
       // Rounding is monotone: this is the maximum of the scaled scores.
       const float m = max_score(s, visible) * t.params.scale;
+      const Visible all = {keys.first, Products::kWholeTile ? keys.end : visible.end};
       t.scratch.maxima[split * kTilePairs + pair] = m;
-      t.scratch.sums[split * kTilePairs + pair] =
-          probabilities(s, visible, Products::kWholeTile ? keys : visible, t.params.scale, m);
+      t.scratch.sums[split * kTilePairs + pair] = probabilities(s, visible, all, t.params.scale, m);
     }
-    for (int j = 0; j < keys; j += kGroupKeys) {
-      products.values(t, begin + j, j, split);
+    for (int j = keys.first; j < keys.end; j += kGroupKeys) {
+      products.values(t, begin + j, j, j == keys.first);
     }
   }
 
   // Merges the splits of a pair in ascending order and stores the rounded output.
   static void merge(const Work& t, int pair) {
     const int dim = t.params.kv.head_dim;
+    const int first = t.first_key(pair) / kSplitKeys;
     const int splits = t.position(pair) / kSplitKeys + 1;
     float* maxima = t.scratch.maxima + pair;
     const float* sums = t.scratch.sums + pair;
-    float m = maxima[0];
-    for (int s = 1; s < splits; ++s) {
+    float m = maxima[first * kTilePairs];
+    for (int s = first + 1; s < splits; ++s) {
       const float other = maxima[s * kTilePairs];
       m = m > other ? m : other;
     }
     float total = 0.0f;
-    for (int s = 0; s < splits; ++s) {
+    for (int s = first; s < splits; ++s) {
       float* weight = maxima + s * kTilePairs;  // in place of the maximum
       *weight = exp_canonical(*weight - m);
       total = __builtin_fmaf(*weight, sums[s * kTilePairs], total);
@@ -137,7 +162,7 @@ struct AttentionImpl {
     uint16_t* out = t.params.out + static_cast<size_t>(row) * t.params.out_stride + head * dim;
     for (int d = 0; d < dim; d += kWidth) {
       F o = L::set1(0.0f);
-      for (int s = 0; s < splits; ++s) {
+      for (int s = first; s < splits; ++s) {
         o = L::fma(L::set1(maxima[s * kTilePairs]), L::load(t.output(s, pair) + d), o);
       }
       const int left = dim - d;
@@ -155,9 +180,12 @@ struct AttentionImpl {
     Products products;
     products.prepare(t);
     const int keys = t.position(t.pairs - 1) + 1;
-    for (int split = 0; split * kSplitKeys < keys; ++split) {
+    const int first = t.first_group();
+    for (int split = first / kSplitKeys; split * kSplitKeys < keys; ++split) {
+      const int before = first - split * kSplitKeys;
       const int left = keys - split * kSplitKeys;
-      one_split(products, t, split, left < kSplitKeys ? left : kSplitKeys);
+      one_split(products, t, split,
+                {before > 0 ? before : 0, left < kSplitKeys ? left : kSplitKeys});
     }
     for (int pair = 0; pair < t.pairs; ++pair) {
       merge(t, pair);

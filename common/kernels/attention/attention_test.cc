@@ -46,8 +46,29 @@ TEST_P(AttentionTest, GivesTheBitsOfTheDefinitionForRandomShapes) {
   }
 }
 
+TEST_P(AttentionTest, SeesNothingOutsideTheWindow) {
+  for (const Shape& shape : kWindowShapes) {
+    Sequence s(shape, random_);
+    expect_reference(s, s.run_all(kernel()));
+  }
+  for (int i = 0; i < 25; ++i) {
+    Sequence s(random_window_shape(random_), random_);
+    expect_reference(s, s.run_all(kernel()));
+  }
+}
+
+TEST_P(AttentionTest, AWindowOfTheWholeContextChangesNothing) {
+  Shape shape{6, 700, 64, 3, 32};
+  SeededRandom same(5);
+  const std::vector<uint16_t> full = Sequence(shape, same).run_all(kernel());
+  shape.window = 700;
+  SeededRandom again(5);
+  EXPECT_EQ(Sequence(shape, again).run_all(kernel()), full);
+}
+
 TEST_P(AttentionTest, RowsDoNotDependOnTheirCompany) {
-  for (const Shape& shape : {Shape{40, 540, 64, 3, 32}, Shape{37, 37, 80, 5, 64}}) {
+  for (const Shape& shape : {Shape{40, 540, 64, 3, 32}, Shape{37, 37, 80, 5, 64},
+                             Shape{40, 560, 64, 3, 32, 0.125f, 33}}) {
     Sequence s(shape, random_);
     const std::vector<uint16_t> all = s.run_all(kernel());
     std::vector<uint16_t> single(all.size(), 0x7FFF);

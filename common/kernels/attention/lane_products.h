@@ -161,7 +161,7 @@ struct LaneProducts {
     }
   }
 
-  static void values(const Work& t, int key, int column, int split) {
+  static void values(const Work& t, int key, int column, bool first) {
     const int dim = t.params.kv.head_dim;
     const int pair = t.first_pair(key);
     const Product p{.a = t.scratch.scores + pair * kScoreStride + column,
@@ -169,10 +169,10 @@ struct LaneProducts {
                     .b = t.v_group(key),
                     .b_stride = dim,
                     .pairs = kGroupKeys / 2,
-                    .c = t.output(split, pair),
+                    .c = t.output(key / kSplitKeys, pair),
                     .c_stride = t.scratch.columns,
                     .columns = dim,
-                    .first = column == 0};
+                    .first = first};
     product(p, t.pairs - pair);
   }
 };

@@ -27,11 +27,14 @@ struct Shape {
   int heads = 3;  // query heads of the KV head
   int block_tokens = 32;
   float scale = 0.125f;
+  int window = 0;
 
+  // The first key that the row at `position` sees.
+  int first_key(int position) const { return window > 0 ? std::max(0, position + 1 - window) : 0; }
   std::string text() const {
     return "rows " + std::to_string(rows) + " context " + std::to_string(context) + " dim " +
            std::to_string(dim) + " heads " + std::to_string(heads) + " block " +
-           std::to_string(block_tokens);
+           std::to_string(block_tokens) + " window " + std::to_string(window);
   }
 };
 
@@ -40,6 +43,17 @@ inline constexpr Shape kEdgeShapes[] = {
     {1, 513, 64, 3, 32},  {3, 514, 16, 5, 32},   {40, 40, 64, 3, 32},   {17, 520, 32, 3, 128},
     {1, 1500, 64, 3, 32}, {1, 1025, 256, 2, 64}, {5, 70, 80, 8, 32},    {4, 100, 2, 1, 32},
     {2, 45, 50, 2, 32},   {2, 600, 38, 7, 32},   {30, 1030, 16, 2, 96}, {1, 64, 64, 60, 32},
+};
+
+// Windows of one key, within a group, of whole groups, over split ends, wider than the context;
+// tiles whose rows begin their windows in different groups and in different splits.
+inline constexpr Shape kWindowShapes[] = {
+    {5, 70, 64, 3, 32, 0.125f, 1},       {1, 33, 64, 2, 32, 0.125f, 2},
+    {40, 90, 16, 3, 32, 0.125f, 7},      {1, 1000, 64, 3, 32, 0.125f, 32},
+    {1, 1025, 64, 3, 64, 0.125f, 64},    {20, 530, 64, 4, 32, 0.125f, 16},
+    {30, 545, 32, 2, 32, 0.125f, 20},    {3, 1536, 256, 4, 32, 0.0625f, 512},
+    {2, 1030, 80, 5, 128, 0.125f, 600},  {12, 1100, 38, 1, 32, 0.125f, 513},
+    {9, 100, 64, 3, 32, 0.125f, 100000}, {17, 520, 64, 3, 256, 0.125f, 40},
 };
 
 // Many rows or a long context, not both: the reference is slow.
@@ -53,6 +67,12 @@ inline Shape random_shape(SeededRandom& random) {
   shape.rows = 1 + static_cast<int>(random.next() % (many_rows ? 40 : 2));
   shape.context = shape.rows + static_cast<int>(random.next() % (many_rows ? 100 : 1460));
   shape.scale = random.next() % 4 == 0 ? 2.0f : 1.0f / std::sqrt(float(shape.dim));
+  return shape;
+}
+
+inline Shape random_window_shape(SeededRandom& random) {
+  Shape shape = random_shape(random);
+  shape.window = 1 + static_cast<int>(random.next() % (random.next() % 2 == 0 ? 40 : 700));
   return shape;
 }
 
@@ -72,7 +92,7 @@ class Scratch {
 
 // A sequence in a pool of two KV heads, of which the second is used. Its blocks lie anywhere; all
 // that the sequence does not own is NaN, and so are keys (not values) of absent slots in the last
-// group.
+// group. Blocks that lie before the window of the first row are not there.
 class Sequence {
  public:
   Sequence(const Shape& shape, SeededRandom& random) : shape_(shape) {
@@ -87,7 +107,10 @@ class Sequence {
       std::swap(ids[i], ids[random.next() % (i + 1)]);
     }
     blocks_.assign(ids.begin(), ids.begin() + n_blocks);
-    for (int position = 0; position < (shape.context + 31) / 32 * 32; ++position) {
+    const int gone = shape.first_key(first_position()) / shape.block_tokens;
+    std::fill_n(blocks_.begin(), gone, kNoBlock);
+    const int end = (shape.context + 31) / 32 * 32;
+    for (int position = gone * shape.block_tokens; position < end; ++position) {
       for (int d = 0; d < shape.dim; ++d) {
         const bool present = position < shape.context;
         value(position, d) = present ? draw(random) : 0;
@@ -127,6 +150,7 @@ class Sequence {
     p.out_stride = out_stride();
     p.rows = rows;
     p.first_position = first_position() + first_row;
+    p.window = shape_.window;
     p.blocks = blocks_;
     p.kv = view_;
     p.kv_head = 1;
@@ -199,14 +223,16 @@ struct ReferenceSplit {
   std::vector<float> o;
 };
 
+// Of the keys [begin, end) those from `first` on are visible.
 inline ReferenceSplit reference_split(Sequence& s, int row, int head, int begin, int end) {
+  const int first = std::max(begin, s.shape().first_key(s.first_position() + row));
   const int dim = s.shape().dim;
   std::vector<float> q(dim);
   for (int d = 0; d < dim; ++d) {
     q[d] = s.query(row, head, d);
   }
   std::vector<float> scores;
-  for (int j = begin; j < end; ++j) {
+  for (int j = first; j < end; ++j) {
     std::vector<float> k(dim);
     for (int d = 0; d < dim; ++d) {
       k[d] = float_from_bf16(s.key(j, d));
@@ -215,7 +241,7 @@ inline ReferenceSplit reference_split(Sequence& s, int row, int head, int begin,
   }
   ReferenceSplit result;
   result.m = *std::max_element(scores.begin(), scores.end());
-  std::vector<float> p;
+  std::vector<float> p(first - begin, 0.0f);
   for (float score : scores) {
     p.push_back(float_from_bf16(bf16_from_float(exp_canonical(score - result.m))));
   }
@@ -223,7 +249,7 @@ inline ReferenceSplit reference_split(Sequence& s, int row, int head, int begin,
   for (int d = 0; d < dim; ++d) {
     std::vector<float> v;
     for (int j = begin; j < end; ++j) {
-      v.push_back(float_from_bf16(s.value(j, d)));
+      v.push_back(j < first ? 0 : float_from_bf16(s.value(j, d)));
     }
     result.o.push_back(canonical_dot(p, v));
   }
@@ -234,7 +260,8 @@ inline ReferenceSplit reference_split(Sequence& s, int row, int head, int begin,
 inline std::vector<uint16_t> reference(Sequence& s, int row, int head) {
   const int visible = s.first_position() + row + 1;
   std::vector<ReferenceSplit> splits;
-  for (int begin = 0; begin < visible; begin += 512) {
+  const int first = s.shape().first_key(visible - 1);
+  for (int begin = first / 512 * 512; begin < visible; begin += 512) {
     splits.push_back(reference_split(s, row, head, begin, std::min(visible, begin + 512)));
   }
   float m = splits[0].m;

@@ -59,7 +59,7 @@ class TileProducts {
     Unit::multiply(args, rows_);
   }
 
-  void values(const Work& t, int key, int column, int split) {
+  void values(const Work& t, int key, int column, bool first) {
     const int dim = t.params.kv.head_dim;
     const uint32_t* v = t.v_group(key);
     int v_stride = dim;
@@ -73,12 +73,12 @@ class TileProducts {
                   .x_stride = 2 * kScoreStride,
                   .rows = t.pairs - pair,
                   .y_stride = t.scratch.columns,
-                  .accumulate = column > 0};
+                  .accumulate = !first};
     args.x = reinterpret_cast<const uint16_t*>(t.scratch.scores + pair * kScoreStride) + column;
     for (int d = 0; d < dim; d += 2 * kLanes) {
       args.weights[0] = v + d;
       args.weights[1] = d + kLanes < dim ? v + d + kLanes : nullptr;
-      args.y = t.output(split, pair) + d;
+      args.y = t.output(key / kSplitKeys, pair) + d;
       Unit::multiply(args, rows_);
     }
   }

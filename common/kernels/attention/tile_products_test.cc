@@ -46,6 +46,19 @@ TEST(TileProductsTest, GivesTheBitsOfTheDefinition) {
   }
 }
 
+TEST(TileProductsTest, SeesNothingOutsideTheWindow) {
+  const device::FlushDenormals flush;
+  SeededRandom random(19);
+  for (const Shape& shape : kWindowShapes) {
+    Sequence s(shape, random);
+    expect_reference(s, s.run_all(emulated_attention));
+  }
+  for (int i = 0; i < 12; ++i) {
+    Sequence s(random_window_shape(random), random);
+    expect_reference(s, s.run_all(emulated_attention));
+  }
+}
+
 TEST(TileProductsTest, RowsDoNotDependOnTheirCompany) {
   const device::FlushDenormals flush;
   SeededRandom random(18);

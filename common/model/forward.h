@@ -3,7 +3,7 @@
 // The layers: one forward pass over a ragged batch, built from a model's description, its packed
 // weights and the kernels, as one SPMD function that every thread of every rank runs.
 //
-//   embed > { norm > qkv > rope, store K V > attention > output product > norm > gate, up, swiglu >
+//   embed > { norm > qkv > rope, store K V > attention > output product > norm > gate, up >
 //   down product } per layer > norm > head
 //
 // Ranks are threads of one process, so the residual stream and the norm output are shared and their

@@ -28,7 +28,7 @@ constexpr int kMaxRowTile = 576;  // x then stays in the L2 cache: 663 KB at a h
 constexpr size_t kMaxTileBytes = size_t{160} << 10;  // of results that a thread keeps to itself
 
 // Slots of the thread's scratch.
-enum ScratchSlot { kMatmulScratch = 0, kAttentionScratch, kGateUpScratch, kSwigluScratch };
+enum ScratchSlot { kMatmulScratch = 0, kAttentionScratch, kGateUpScratch, kGatedScratch };
 
 Range share(int n, int index, int count) {
   const auto at = [&](int i) { return static_cast<int>(int64_t{n} * i / count); };
@@ -313,7 +313,7 @@ void ForwardPass::gate_up(const Projection& projection) {
   // memory for both.
   auto* gate = reinterpret_cast<float*>(thread_.scratch(kGateUpScratch, 2 * size * sizeof(float)));
   float* up = gate + size;
-  auto* h = reinterpret_cast<uint16_t*>(thread_.scratch(kSwigluScratch, size * sizeof(uint16_t)));
+  auto* h = reinterpret_cast<uint16_t*>(thread_.scratch(kGatedScratch, size * sizeof(uint16_t)));
   share_out(t.items(), [&](int item) {
     const int row = item / t.groups * t.tile;
     const int begin = item % t.groups * t.grain;
@@ -330,7 +330,7 @@ void ForwardPass::gate_up(const Projection& projection) {
     multiply(projection, up_panel + begin, up_panel + end, rows);
     const int column = begin * kernels::kPanelRows;
     const int count = std::min(end * kernels::kPanelRows, columns.ffn.count()) - column;
-    kernels::swiglu(
+    kernels::gated(
         isa_, {.gate = gate, .up = up, .stride = stride, .h = h, .h_stride = stride, .n = count}, 0,
         rows.count);
     for (int i = 0; i < rows.count; ++i) {

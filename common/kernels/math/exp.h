@@ -1,7 +1,7 @@
 #pragma once
 
-// exp and silu in f32: one sequence of IEEE operations for every instruction-set level, so equal
-// bits (docs/numerics.md). Written over a lane type; exp_canonical(float) is the scalar one.
+// exp, silu and gelu in f32: one sequence of IEEE operations for every instruction-set level, so
+// equal bits (docs/numerics.md). Written over a lane type; exp_canonical(float) is the scalar one.
 //
 // exp: n = round(x / ln 2), r = x - n ln 2 in two parts, polynomial of degree 6 in r (coefficients
 // of Cephes expf, https://netlib.org/cephes/), then 2^n is added to the exponent field. Error
@@ -63,6 +63,17 @@ template <class L>
 template <class L>
 [[gnu::always_inline]] inline typename L::F silu_canonical(typename L::F g) {
   const typename L::F e = exp_canonical<L>(L::sub(L::set1(0.0f), g));
+  return L::div(g, L::add(L::set1(1.0f), e));
+}
+
+// The tanh form of gelu, g/2 * (1 + tanh(sqrt(2/pi) * (g + 0.044715 g^3))), written as
+// g / (1 + exp(-g * (a + b g^2))), a = 2 sqrt(2/pi), b = 0.044715 a. -inf gives NaN, other large
+// negatives -0.
+template <class L>
+[[gnu::always_inline]] inline typename L::F gelu_canonical(typename L::F g) {
+  using F = typename L::F;
+  const F slope = L::fma(L::mul(g, g), L::set1(0x1.2444f2p-4f), L::set1(0x1.988454p+0f));
+  const F e = exp_canonical<L>(L::sub(L::set1(0.0f), L::mul(g, slope)));
   return L::div(g, L::add(L::set1(1.0f), e));
 }
 

@@ -82,5 +82,22 @@ TEST(SiluTest, FollowsItsDefinition) {
   EXPECT_EQ(silu_canonical<ScalarLanes>(-200.0f), 0.0f);
 }
 
+TEST(GeluTest, IsTheTanhForm) {
+  const double slope = std::sqrt(2.0 / 3.14159265358979323846);
+  float worst = 0;
+  for (float g = -12.0f; g < 12.0f; g += 0.00137f) {
+    const double exact =
+        0.5 * g * (1.0 + std::tanh(slope * (double{g} + 0.044715 * double{g} * g * g)));
+    const auto error = static_cast<float>(std::fabs(gelu_canonical<ScalarLanes>(g) - exact));
+    worst = std::max(worst, error / std::max(1.0f, std::fabs(g)));
+  }
+  EXPECT_LT(worst, 3e-7f);
+  EXPECT_EQ(gelu_canonical<ScalarLanes>(0.0f), 0.0f);
+  EXPECT_EQ(gelu_canonical<ScalarLanes>(-200.0f), 0.0f);
+  EXPECT_EQ(gelu_canonical<ScalarLanes>(-1e20f), 0.0f);
+  EXPECT_EQ(gelu_canonical<ScalarLanes>(200.0f), 200.0f);
+  EXPECT_EQ(gelu_canonical<ScalarLanes>(1e20f), 1e20f);
+}
+
 }  // namespace
 }  // namespace baton::kernels

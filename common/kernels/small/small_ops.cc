@@ -39,9 +39,9 @@ void rope_and_store(device::Isa isa, const QkvParams& params, int row_begin, int
   ops_of(isa).rope_and_store(params, row_begin, row_end);
 }
 
-void swiglu(device::Isa isa, const SwigluParams& params, int row_begin, int row_end) {
-  BATON_CHECK(params.h_stride >= params.n, "swiglu: a row of h is shorter than n");
-  ops_of(isa).swiglu(params, row_begin, row_end);
+void gated(device::Isa isa, const GatedParams& params, int row_begin, int row_end) {
+  BATON_CHECK(params.h_stride >= params.n, "gated: a row of h is shorter than n");
+  ops_of(isa).gated(params, row_begin, row_end);
 }
 
 void exp_minus(device::Isa isa, const float* x, float shift, float* out, int n) {

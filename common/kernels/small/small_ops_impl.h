@@ -15,6 +15,13 @@ struct SmallOpsImpl {
   using F = typename L::F;
   static constexpr int kWidth = L::kWidth;
 
+  // One head of q or k, before RoPE; bias and norm may be null.
+  struct HeadInput {
+    const float* x;
+    const float* bias;
+    const float* norm;
+  };
+
   // ((part0 + part1) + part2)... of columns [j, j + count) of the row that starts at `offset`.
   [[gnu::always_inline]] static F sum_parts(const float* const* parts, size_t n_parts,
                                             size_t offset, int count) {
@@ -25,12 +32,35 @@ struct SmallOpsImpl {
     return t;
   }
 
+  [[gnu::always_inline]] static float inverse_norm(float squares, int n, float eps) {
+    return 1.0f / __builtin_sqrtf(squares / static_cast<float>(n) + eps);
+  }
+
+  // 1 / norm of the sum of the parts of a row.
+  static float inverse_norm_of_parts(const ResidualNormParams& p, size_t part_row) {
+    StridedSum<L> squares;
+    for (int base = 0; base < p.n; base += 16) {
+      for (int v = 0; v < StridedSum<L>::kVectors; ++v) {
+        const int j = base + v * kWidth;
+        const int count = p.n - j < kWidth ? p.n - j : kWidth;
+        if (count <= 0) {
+          break;
+        }
+        const F t = sum_parts(p.parts.data(), p.parts.size(), part_row + j, count);
+        squares.partial[v] = L::fma(t, t, squares.partial[v]);
+      }
+    }
+    return inverse_norm(squares.fold(), p.n, p.eps);
+  }
+
   // Adds the parts to a row of the residual; returns the sum of its squares.
   static float add_parts(const ResidualNormParams& p, int row) {
     float* residual = p.residual + static_cast<size_t>(row) * p.n;
     const size_t part_row = static_cast<size_t>(row) * p.part_stride;
     const float* const* parts = p.parts.data();
     const size_t n_parts = p.parts.size();
+    const bool normed = n_parts > 0 && p.part_weight != nullptr;
+    const F inverse = L::set1(normed ? inverse_norm_of_parts(p, part_row) : 0.0f);
     StridedSum<L> squares;
     for (int base = 0; base < p.n; base += 16) {
       for (int v = 0; v < StridedSum<L>::kVectors; ++v) {
@@ -41,7 +71,11 @@ struct SmallOpsImpl {
         }
         F x = L::load_first(residual + j, count);
         if (n_parts > 0) {
-          x = L::add(x, sum_parts(parts, n_parts, part_row + j, count));
+          F t = sum_parts(parts, n_parts, part_row + j, count);
+          if (normed) {
+            t = L::mul(L::mul(t, inverse), L::load_first(p.part_weight + j, count));
+          }
+          x = L::add(x, t);
           L::store_first(residual + j, x, count);
         }
         squares.partial[v] = L::fma(x, x, squares.partial[v]);
@@ -56,8 +90,7 @@ struct SmallOpsImpl {
       if (p.weight == nullptr) {
         continue;
       }
-      const float mean = squares / static_cast<float>(p.n);
-      const F inverse = L::set1(1.0f / __builtin_sqrtf(mean + p.eps));
+      const F inverse = L::set1(inverse_norm(squares, p.n, p.eps));
       const float* residual = p.residual + static_cast<size_t>(row) * p.n;
       uint16_t* out = p.x + static_cast<size_t>(row) * p.x_stride;
       for (int j = 0; j < p.n; j += kWidth) {
@@ -69,16 +102,27 @@ struct SmallOpsImpl {
     }
   }
 
-  static void swiglu(const SwigluParams& p, int row_begin, int row_end) {
-    for (int row = row_begin; row < row_end; ++row) {
-      const float* gate = p.gate + static_cast<size_t>(row) * p.stride;
-      const float* up = p.up + static_cast<size_t>(row) * p.stride;
-      uint16_t* out = p.h + static_cast<size_t>(row) * p.h_stride;
-      for (int j = 0; j < p.n; j += kWidth) {
-        const int count = p.n - j < kWidth ? p.n - j : kWidth;
-        const F silu = silu_canonical<L>(L::load_first(gate + j, count));
-        L::store_bf16_first(out + j, L::mul(silu, L::load_first(up + j, count)), count);
+  template <Activation kActivation>
+  static void gated_row(const float* gate, const float* up, int n, uint16_t* out) {
+    for (int j = 0; j < n; j += kWidth) {
+      const int count = n - j < kWidth ? n - j : kWidth;
+      F g = L::load_first(gate + j, count);
+      if constexpr (kActivation == Activation::kSilu) {
+        g = silu_canonical<L>(g);
+      } else {
+        g = gelu_canonical<L>(g);
       }
+      L::store_bf16_first(out + j, L::mul(g, L::load_first(up + j, count)), count);
+    }
+  }
+
+  static void gated(const GatedParams& p, int row_begin, int row_end) {
+    const auto one_row = p.activation == Activation::kSilu ? gated_row<Activation::kSilu>
+                                                           : gated_row<Activation::kGeluTanh>;
+    for (int row = row_begin; row < row_end; ++row) {
+      const size_t in = static_cast<size_t>(row) * p.stride;
+      uint16_t* out = p.h + static_cast<size_t>(row) * p.h_stride;
+      one_row(p.gate + in, p.up + in, p.n, out);
       std::memset(out + p.n, 0, sizeof(uint16_t) * static_cast<size_t>(p.h_stride - p.n));
     }
   }
@@ -127,9 +171,50 @@ struct SmallOpsImpl {
     }
   }
 
-  // One head of a row: RoPE, then bf16.
-  static void rotate_head(const QkvParams& p, int row, const float* x, uint16_t* out) {
+  // What comes before RoPE: x + bias of a head.
+  static void add_bias(const float* x, const float* bias, int dim, float* out) {
+    for (int j = 0; j < dim; j += kWidth) {
+      const int count = dim - j < kWidth ? dim - j : kWidth;
+      L::store_first(out + j, L::add(L::load_first(x + j, count), L::load_first(bias + j, count)),
+                     count);
+    }
+  }
+
+  // And the norm over a head. x and out may be the same.
+  static void norm_head(const float* x, const float* weight, int dim, float eps, float* out) {
+    StridedSum<L> squares;
+    for (int base = 0; base < dim; base += 16) {
+      for (int v = 0; v < StridedSum<L>::kVectors; ++v) {
+        const int j = base + v * kWidth;
+        const int count = dim - j < kWidth ? dim - j : kWidth;
+        if (count <= 0) {
+          break;
+        }
+        const F y = L::load_first(x + j, count);
+        squares.partial[v] = L::fma(y, y, squares.partial[v]);
+      }
+    }
+    const F inverse = L::set1(inverse_norm(squares.fold(), dim, eps));
+    for (int j = 0; j < dim; j += kWidth) {
+      const int count = dim - j < kWidth ? dim - j : kWidth;
+      const F y = L::mul(L::load_first(x + j, count), inverse);
+      L::store_first(out + j, L::mul(y, L::load_first(weight + j, count)), count);
+    }
+  }
+
+  // One head of a row: bias, norm, RoPE, then bf16.
+  static void rotate_head(const QkvParams& p, int row, HeadInput in, uint16_t* out) {
     const int dim = p.kv.head_dim;
+    const float* x = in.x;
+    float prepared[kMaxHeadDim];
+    if (in.bias != nullptr) {
+      add_bias(x, in.bias, dim, prepared);
+      x = prepared;
+    }
+    if (in.norm != nullptr) {
+      norm_head(x, in.norm, dim, p.eps, prepared);
+      x = prepared;
+    }
     const int pairs = p.rope.dims / 2;
     const size_t table = static_cast<size_t>(p.positions[row]) * pairs;
     float rotated[kMaxHeadDim];
@@ -149,19 +234,30 @@ struct SmallOpsImpl {
     }
   }
 
+  static const float* at(const float* bias, int column) {
+    return bias == nullptr ? nullptr : bias + column;
+  }
+
   // Writes one slot of K and V. pairs32: K [dim/2][32][2], V [16][dim][2].
-  static void store_slot(const QkvParams& p, int row, const float* k, const float* v, int head) {
+  static void store_slot(const QkvParams& p, int row, const float* in, int head) {
     const int dim = p.kv.head_dim;
     const int slot = p.positions[row] % p.kv.block_tokens;
     const BlockId block = p.slot_block[row];
     uint16_t rounded[kMaxHeadDim];
 
-    rotate_head(p, row, k, rounded);
+    rotate_head(p, row, {in + p.k_column + head * dim, at(p.k_bias, head * dim), p.k_norm},
+                rounded);
     std::byte* k_group = p.kv.k_group(block, head, slot / 32) + sizeof(uint32_t) * (slot % 32);
     for (int i = 0; i < dim / 2; ++i) {
       std::memcpy(k_group + sizeof(uint32_t) * 32 * i, rounded + 2 * i, sizeof(uint32_t));
     }
 
+    const float* v = in + p.v_column + head * dim;
+    float biased[kMaxHeadDim];
+    if (p.v_bias != nullptr) {
+      add_bias(v, p.v_bias + head * dim, dim, biased);
+      v = biased;
+    }
     round_row(v, dim, rounded);
     auto* v_group = reinterpret_cast<uint16_t*>(p.kv.v_group(block, head, slot / 32));
     v_group += static_cast<size_t>((slot % 32) / 2) * dim * 2 + (slot % 2);
@@ -176,10 +272,12 @@ struct SmallOpsImpl {
       const float* in = p.qkv + static_cast<size_t>(row) * p.qkv_stride;
       uint16_t* q_out = p.q_out + static_cast<size_t>(row) * p.q_stride;
       for (int head = 0; head < p.q_heads; ++head) {
-        rotate_head(p, row, in + p.q_column + head * dim, q_out + head * dim);
+        const int column = head * dim;
+        rotate_head(p, row, {in + p.q_column + column, at(p.q_bias, column), p.q_norm},
+                    q_out + column);
       }
       for (int head = 0; head < p.kv.kv_heads; ++head) {
-        store_slot(p, row, in + p.k_column + head * dim, in + p.v_column + head * dim, head);
+        store_slot(p, row, in, head);
       }
     }
   }
@@ -187,7 +285,7 @@ struct SmallOpsImpl {
   static constexpr SmallOps ops() {
     return {.residual_norm = residual_norm,
             .rope_and_store = rope_and_store,
-            .swiglu = swiglu,
+            .gated = gated,
             .exp_minus = exp_minus};
   }
 };

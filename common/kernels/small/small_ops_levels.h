@@ -10,7 +10,7 @@ namespace baton::kernels {
 struct SmallOps {
   void (*residual_norm)(const ResidualNormParams& params, int row_begin, int row_end);
   void (*rope_and_store)(const QkvParams& params, int row_begin, int row_end);
-  void (*swiglu)(const SwigluParams& params, int row_begin, int row_end);
+  void (*gated)(const GatedParams& params, int row_begin, int row_end);
   void (*exp_minus)(const float* x, float shift, float* out, int n);
 };
 

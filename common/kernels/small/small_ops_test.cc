@@ -37,27 +37,42 @@ class SmallOpsTest : public ::testing::TestWithParam<Isa> {
 INSTANTIATE_TEST_SUITE_P(Levels, SmallOpsTest, ::testing::ValuesIn(device::available_isas()),
                          [](const auto& level) { return std::string(isa_name(level.param)); });
 
-// Straight from docs/numerics.md.
-void reference_norm(std::vector<float>& residual, const std::vector<std::vector<float>>& parts,
-                    const std::vector<float>& weight, float eps, std::vector<uint16_t>& x) {
-  const size_t n = residual.size();
-  float partial[16] = {};
-  for (size_t j = 0; j < n; ++j) {
-    if (!parts.empty()) {
-      float t = parts[0][j];
-      for (size_t i = 1; i < parts.size(); ++i) {
-        t = t + parts[i][j];
-      }
-      residual[j] = residual[j] + t;
-    }
-    partial[j % 16] = std::fma(residual[j], residual[j], partial[j % 16]);
-  }
+float fold(float (&partial)[16]) {
   for (int half : {8, 4, 2, 1}) {
     for (int i = 0; i < half; ++i) {
       partial[i] = partial[i] + partial[i + half];
     }
   }
-  const float inverse = 1.0f / std::sqrt(partial[0] / static_cast<float>(n) + eps);
+  return partial[0];
+}
+
+float reference_inverse(const float* x, size_t n, float eps) {
+  float partial[16] = {};
+  for (size_t j = 0; j < n; ++j) {
+    partial[j % 16] = std::fma(x[j], x[j], partial[j % 16]);
+  }
+  return 1.0f / std::sqrt(fold(partial) / static_cast<float>(n) + eps);
+}
+
+// Straight from docs/numerics.md. `part_weight` may be empty.
+void reference_norm(std::vector<float>& residual, const std::vector<std::vector<float>>& parts,
+                    const std::vector<float>& part_weight, const std::vector<float>& weight,
+                    float eps, std::vector<uint16_t>& x) {
+  const size_t n = residual.size();
+  if (!parts.empty()) {
+    std::vector<float> sum = parts[0];
+    for (size_t i = 1; i < parts.size(); ++i) {
+      for (size_t j = 0; j < n; ++j) {
+        sum[j] = sum[j] + parts[i][j];
+      }
+    }
+    const float inverse = reference_inverse(sum.data(), n, eps);
+    for (size_t j = 0; j < n; ++j) {
+      residual[j] =
+          residual[j] + (part_weight.empty() ? sum[j] : (sum[j] * inverse) * part_weight[j]);
+    }
+  }
+  const float inverse = reference_inverse(residual.data(), n, eps);
   for (size_t j = 0; j < n; ++j) {
     x[j] = bf16_from_float((residual[j] * inverse) * weight[j]);
   }
@@ -65,7 +80,11 @@ void reference_norm(std::vector<float>& residual, const std::vector<std::vector<
 
 TEST_P(SmallOpsTest, NormAddsPartsInOrderAndRoundsOnce) {
   for (int n : {1, 7, 16, 31, 64, 100, 576, 1536}) {
-    for (int part_count : {0, 1, 4}) {
+    // Negative: that many parts, whose sum is normed before it is added.
+    for (int kind : {0, 1, 4, -1, -4}) {
+      const int part_count = std::abs(kind);
+      const std::vector<float> part_weight =
+          kind < 0 ? random_floats(random_, n, 2.0f) : std::vector<float>();
       const int rows = 3;
       const int x_stride = n + 9;
       const int part_stride = n + 5;
@@ -84,6 +103,7 @@ TEST_P(SmallOpsTest, NormAddsPartsInOrderAndRoundsOnce) {
       ResidualNormParams p{.residual = got.data(),
                            .parts = pointers,
                            .part_stride = part_stride,
+                           .part_weight = kind < 0 ? part_weight.data() : nullptr,
                            .weight = weight.data(),
                            .x = x.data(),
                            .x_stride = x_stride,
@@ -100,10 +120,10 @@ TEST_P(SmallOpsTest, NormAddsPartsInOrderAndRoundsOnce) {
           row_parts.emplace_back(begin, begin + n);
         }
         std::vector<uint16_t> expected_x(x_stride, 0);
-        reference_norm(expected, row_parts, weight, p.eps, expected_x);
+        reference_norm(expected, row_parts, part_weight, weight, p.eps, expected_x);
         EXPECT_EQ(std::memcmp(expected.data(), got.data() + row * n, sizeof(float) * n), 0);
         EXPECT_EQ(std::memcmp(expected_x.data(), x.data() + row * x_stride, 2 * x_stride), 0)
-            << "n " << n << " parts " << part_count;
+            << "n " << n << " parts " << kind;
       }
     }
   }
@@ -123,32 +143,37 @@ TEST_P(SmallOpsTest, NormWithoutWeightOnlyAdds) {
   EXPECT_EQ(residual, expected);
 }
 
-TEST_P(SmallOpsTest, SwigluFollowsItsDefinition) {
+TEST_P(SmallOpsTest, GatedFollowsItsDefinition) {
   for (int n : {1, 5, 8, 16, 45, 1536}) {
-    const int rows = 2;
-    const int stride = n + 3;
-    const int h_stride = n + 11;
-    std::vector<float> gate = random_floats(random_, size_t(rows) * stride, 20.0f);
-    gate[0] = -200.0f;
-    const std::vector<float> up = random_floats(random_, size_t(rows) * stride, 3.0f);
-    std::vector<uint16_t> h(size_t(rows) * h_stride, 0xFFFF);
-    SwigluParams p{.gate = gate.data(),
-                   .up = up.data(),
-                   .stride = stride,
-                   .h = h.data(),
-                   .h_stride = h_stride,
-                   .n = n};
-    swiglu(GetParam(), p, 0, rows);
-    for (int row = 0; row < rows; ++row) {
-      for (int j = 0; j < h_stride; ++j) {
-        float expected = 0;
-        if (j < n) {
-          const float g = gate[row * stride + j];
-          expected = (g / (1.0f + exp_canonical(-g))) * up[row * stride + j];
+    for (const Activation activation : {Activation::kSilu, Activation::kGeluTanh}) {
+      const int rows = 2;
+      const int stride = n + 3;
+      const int h_stride = n + 11;
+      std::vector<float> gate = random_floats(random_, size_t(rows) * stride, 20.0f);
+      gate[0] = -200.0f;
+      const std::vector<float> up = random_floats(random_, size_t(rows) * stride, 3.0f);
+      std::vector<uint16_t> h(size_t(rows) * h_stride, 0xFFFF);
+      GatedParams p{.activation = activation,
+                    .gate = gate.data(),
+                    .up = up.data(),
+                    .stride = stride,
+                    .h = h.data(),
+                    .h_stride = h_stride,
+                    .n = n};
+      gated(GetParam(), p, 0, rows);
+      for (int row = 0; row < rows; ++row) {
+        for (int j = 0; j < h_stride; ++j) {
+          float expected = 0;
+          if (j < n) {
+            const float g = gate[row * stride + j];
+            const float silu = g / (1.0f + exp_canonical(-g));
+            const float gelu = gelu_canonical<ScalarLanes>(g);
+            expected = (activation == Activation::kSilu ? silu : gelu) * up[row * stride + j];
+          }
+          EXPECT_EQ(float_from_bf16(h[row * h_stride + j]),
+                    float_from_bf16(bf16_from_float(expected)))
+              << "n " << n << " row " << row << " column " << j;
         }
-        EXPECT_EQ(float_from_bf16(h[row * h_stride + j]),
-                  float_from_bf16(bf16_from_float(expected)))
-            << "n " << n << " row " << row << " column " << j;
       }
     }
   }
@@ -176,6 +201,8 @@ TEST_P(SmallOpsTest, ExpGivesTheBitsOfTheScalarOne) {
 struct RopeCase {
   int dim, rotated, block_tokens, q_heads, kv_heads;
   bool interleaved;
+  bool bias = false;
+  bool norm = false;
 };
 
 class RopeData {
@@ -189,6 +216,8 @@ class RopeData {
     qkv_ = random_floats(random, size_t(kRows) * stride_, 8.0f);
     cos_ = random_floats(random, size_t(kPositions) * c.rotated / 2, 1.0f);
     sin_ = random_floats(random, size_t(kPositions) * c.rotated / 2, 1.0f);
+    bias_ = random_floats(random, size_t(c.q_heads + 2 * c.kv_heads) * c.dim, 2.0f);
+    norm_ = random_floats(random, size_t(2) * c.dim, 2.0f);
     view_ = {.block_tokens = c.block_tokens, .kv_heads = c.kv_heads, .head_dim = c.dim};
     view_.block_stride = 2 * view_.half_bytes() + 64;
     pool_.assign(view_.block_stride * kBlocks, std::byte{0xFF});
@@ -203,6 +232,14 @@ class RopeData {
                 .k_column = shape_.q_heads * shape_.dim,
                 .v_column = (shape_.q_heads + shape_.kv_heads) * shape_.dim + 7,
                 .q_heads = shape_.q_heads,
+                .q_bias = shape_.bias ? bias_.data() : nullptr,
+                .k_bias = shape_.bias ? bias_.data() + shape_.q_heads * shape_.dim : nullptr,
+                .v_bias = shape_.bias
+                              ? bias_.data() + (shape_.q_heads + shape_.kv_heads) * shape_.dim
+                              : nullptr,
+                .q_norm = shape_.norm ? norm_.data() : nullptr,
+                .k_norm = shape_.norm ? norm_.data() + shape_.dim : nullptr,
+                .eps = 1e-5f,
                 .q_out = q_.data(),
                 .q_stride = shape_.q_heads * shape_.dim,
                 .kv = view_,
@@ -215,9 +252,9 @@ class RopeData {
     rope_and_store(isa, p, 0, kRows);
   }
 
-  // Value d of the head that starts at `column` of a row, rotated.
-  uint16_t rotated(int row, int column, int d) const {
-    const float* x = qkv_.data() + row * stride_ + column;
+  // Value d of a head of q or k, heads counted through both, rotated.
+  uint16_t rotated(int row, int head, int d) const {
+    const std::vector<float> x = prepared(row, head);
     const int half = shape_.rotated / 2;
     if (d >= shape_.rotated) {
       return bf16_from_float(x[d]);
@@ -231,12 +268,29 @@ class RopeData {
     return bf16_from_float(second ? std::fma(x1, c, x0 * s) : std::fma(x0, c, -(x1 * s)));
   }
 
+  // The same before RoPE.
+  std::vector<float> prepared(int row, int head) const {
+    const float* in = qkv_.data() + row * stride_ + head * shape_.dim;
+    std::vector<float> x(in, in + shape_.dim);
+    for (int d = 0; d < shape_.dim && shape_.bias; ++d) {
+      x[d] = x[d] + bias_[head * shape_.dim + d];
+    }
+    if (shape_.norm) {
+      const float* weight = norm_.data() + (head < shape_.q_heads ? 0 : shape_.dim);
+      const float inverse = reference_inverse(x.data(), x.size(), 1e-5f);
+      for (int d = 0; d < shape_.dim; ++d) {
+        x[d] = (x[d] * inverse) * weight[d];
+      }
+    }
+    return x;
+  }
+
   void check() const {
     size_t touched = 0;
     for (int row = 0; row < kRows; ++row) {
       for (int i = 0; i < shape_.q_heads * shape_.dim; ++i) {
         ASSERT_EQ(q_[row * shape_.q_heads * shape_.dim + i],
-                  rotated(row, i / shape_.dim * shape_.dim, i % shape_.dim));
+                  rotated(row, i / shape_.dim, i % shape_.dim));
       }
       for (int head = 0; head < shape_.kv_heads; ++head) {
         check_slot(row, head);
@@ -257,17 +311,17 @@ class RopeData {
     const auto* v = reinterpret_cast<const uint16_t*>(view_.v_group(blocks_[row], head, slot / 32));
     const int s = slot % 32;
     for (int d = 0; d < shape_.dim; ++d) {
-      const int k_column = (shape_.q_heads + head) * shape_.dim;
-      const int v_column = (shape_.q_heads + shape_.kv_heads + head) * shape_.dim + 7;
-      ASSERT_EQ(k[(d / 2) * 64 + s * 2 + d % 2], rotated(row, k_column, d));
-      ASSERT_EQ(v[(s / 2) * shape_.dim * 2 + d * 2 + s % 2],
-                bf16_from_float(qkv_[row * stride_ + v_column + d]));
+      const int v_head = shape_.q_heads + shape_.kv_heads + head;
+      ASSERT_EQ(k[(d / 2) * 64 + s * 2 + d % 2], rotated(row, shape_.q_heads + head, d));
+      const float v_in = qkv_[row * stride_ + v_head * shape_.dim + 7 + d];
+      const float bias = shape_.bias ? bias_[v_head * shape_.dim + d] : 0.0f;
+      ASSERT_EQ(v[(s / 2) * shape_.dim * 2 + d * 2 + s % 2], bf16_from_float(v_in + bias));
     }
   }
 
   RopeCase shape_;
   int stride_ = 0;
-  std::vector<float> qkv_, cos_, sin_;
+  std::vector<float> qkv_, cos_, sin_, bias_, norm_;
   KvLayerView view_;
   std::vector<std::byte> pool_;
   std::vector<uint16_t> q_;
@@ -276,10 +330,18 @@ class RopeData {
 };
 
 TEST_P(SmallOpsTest, RopeWritesQueriesAndPairedKeysAndValues) {
-  const RopeCase cases[] = {{64, 64, 32, 3, 1, true},   {64, 64, 64, 2, 2, false},
-                            {80, 20, 32, 1, 2, true},   {80, 36, 32, 1, 1, false},
-                            {2, 2, 32, 2, 1, true},     {256, 256, 128, 2, 1, true},
-                            {128, 128, 32, 4, 2, false}};
+  const RopeCase cases[] = {{64, 64, 32, 3, 1, true},
+                            {64, 64, 64, 2, 2, false},
+                            {80, 20, 32, 1, 2, true},
+                            {80, 36, 32, 1, 1, false},
+                            {2, 2, 32, 2, 1, true},
+                            {256, 256, 128, 2, 1, true},
+                            {128, 128, 32, 4, 2, false},
+                            {64, 64, 32, 3, 1, false, true, false},
+                            {50, 50, 32, 2, 1, true, true, true},
+                            {256, 256, 32, 2, 1, false, false, true},
+                            {38, 38, 32, 2, 2, false, true, true},
+                            {2, 2, 32, 2, 1, true, true, true}};
   for (const RopeCase& c : cases) {
     SCOPED_TRACE(std::to_string(c.dim) + " rotated " + std::to_string(c.rotated));
     RopeData data(c, random_);
@@ -293,8 +355,8 @@ TEST(SmallOpsDeathTest, RefusesShapesThatDoNotFit) {
   EXPECT_DEATH(residual_norm(Isa::kScalar, odd, 0, 1), "n must be positive");
   const QkvParams wide{.kv = {.kv_heads = 1, .head_dim = 2 * kMaxHeadDim}};
   EXPECT_DEATH(rope_and_store(Isa::kScalar, wide, 0, 1), "at most kMaxHeadDim");
-  const SwigluParams narrow{.h_stride = 1, .n = 2};
-  EXPECT_DEATH(swiglu(Isa::kScalar, narrow, 0, 1), "shorter than n");
+  const GatedParams narrow{.h_stride = 1, .n = 2};
+  EXPECT_DEATH(gated(Isa::kScalar, narrow, 0, 1), "shorter than n");
 }
 
 TEST(Bf16Test, RoundsToNearestEvenAndKeepsNaN) {

@@ -32,7 +32,11 @@ TEST(ArchitecturesTest, NamesTensorsOfLayersAndOfTheModel) {
   EXPECT_EQ(tensor_name(tensor_rule(*llama, TensorRole::kAttnQ), 3), "blk.3.attn_q.weight");
   EXPECT_EQ(tensor_name(tensor_rule(*llama, TensorRole::kOutputNorm), 3), "output_norm.weight");
   EXPECT_EQ(find_architecture("bert"), nullptr);
-  EXPECT_EQ(architecture_names(), "llama");
+  EXPECT_EQ(architecture_names(), "llama, qwen2, qwen3, gemma3");
+  const Architecture* gemma3 = find_architecture("gemma3");
+  ASSERT_NE(gemma3, nullptr);
+  EXPECT_TRUE(gemma3->has(TensorRole::kAttnPostNorm));
+  EXPECT_FALSE(gemma3->has(TensorRole::kAttnQBias));
 }
 
 }  // namespace

@@ -4,12 +4,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
 #include "common/model/architectures.h"
+#include "common/model/key_reader.h"
+#include "common/model/source_type.h"
 
 namespace baton::model {
 namespace {
@@ -18,65 +18,20 @@ using model_file::MetadataEntry;
 using model_file::MetadataType;
 using model_file::ModelFile;
 using model_file::TensorInfo;
-using model_file::TensorType;
 
 // Above every published model, and small enough that products of two stay in int64 and what is
 // allocated without bytes of the file behind it (RoPE tables) below 2 GiB.
 constexpr uint32_t kMaxHidden = 1u << 17;
 constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxHeads = 4096;
-constexpr uint32_t kMaxHeadDim = 512;
+constexpr uint32_t kMaxHeadDim = kernels::kMaxHeadDim;
 constexpr uint32_t kMaxFfn = 1u << 20;
 constexpr uint32_t kMaxVocab = 1u << 22;
 constexpr uint32_t kMaxContext = 1u << 20;
 
 // Keys that say nothing about the computation, by prefix.
-constexpr std::array<std::string_view, 4> kDescriptivePrefixes = {"general.", "tokenizer.",
-                                                                  "quantize.", "split."};
-
-template <typename T>
-T load(const MetadataEntry& entry) {
-  T value;
-  std::memcpy(&value, entry.value.data(), sizeof(T));
-  return value;
-}
-
-std::string number_text(double value) {
-  std::array<char, 32> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.9g", value);
-  return buffer.data();
-}
-
-// A value as text: what KeyRule::neutral is compared with and what messages show.
-std::string value_text(const ModelFile& file, const MetadataEntry& entry) {
-  switch (entry.type) {
-    case MetadataType::kString:
-      return std::string(file.get_string(entry.key).value());
-    case MetadataType::kBool:
-      return file.get_bool(entry.key).value() ? "true" : "false";
-    case MetadataType::kF32:
-      return number_text(load<float>(entry));
-    case MetadataType::kF64:
-      return number_text(load<double>(entry));
-    case MetadataType::kI8:
-      return std::to_string(load<int8_t>(entry));
-    case MetadataType::kI16:
-      return std::to_string(load<int16_t>(entry));
-    case MetadataType::kI32:
-      return std::to_string(load<int32_t>(entry));
-    case MetadataType::kI64:
-      return std::to_string(load<int64_t>(entry));
-    case MetadataType::kU8:
-    case MetadataType::kU16:
-    case MetadataType::kU32:
-    case MetadataType::kU64:
-      return std::to_string(file.get_u64(entry.key).value());
-    case MetadataType::kArray:
-      return "an array of " + std::to_string(entry.count) + " " +
-             std::string(metadata_type_name(entry.element_type));
-  }
-  return {};
-}
+constexpr std::array<std::string_view, 5> kDescriptivePrefixes = {
+    "general.", "tokenizer.", "quantize.", "split.", "mradermacher."};
 
 // "'blk.3.attn_q.weight'" -> layer 3, "attn_q.weight"; nothing for other names and odd spellings.
 struct LayerName {
@@ -101,9 +56,6 @@ std::optional<LayerName> split_layer_name(std::string_view name) {
 
 // What a tensor that the description does not know stands for.
 std::string_view feature_of_tensor(std::string_view name) {
-  if (name.starts_with("rope_freqs")) {
-    return " (scaled RoPE)";
-  }
   if (name.ends_with(".bias")) {
     return " (a bias)";
   }
@@ -115,27 +67,34 @@ std::string_view feature_of_tensor(std::string_view name) {
       name.find("_k_norm.") != std::string_view::npos) {
     return " (normalised q and k)";
   }
+  if (name.find("lora") != std::string_view::npos) {
+    return " (an adapter)";
+  }
+  if (name.find("post_") != std::string_view::npos) {
+    return " (a norm after the layer)";
+  }
   return "";
-}
-
-bool is_plain(TensorType type) {
-  return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16;
 }
 
 class Describer final {
  public:
   Describer(const ModelFile& file, const Architecture& architecture)
-      : file_(file), architecture_(architecture) {}
+      : file_(file), architecture_(architecture), keys_(file, architecture) {}
 
   Result<ModelDescription> run() {
     BATON_RETURN_IF_ERROR(check_keys());
     BATON_RETURN_IF_ERROR(read_sizes());
     BATON_RETURN_IF_ERROR(read_heads());
-    BATON_RETURN_IF_ERROR(read_rope());
+    BATON_RETURN_IF_ERROR(read_scale());
+    BATON_RETURN_IF_ERROR(read_attention());
     BATON_RETURN_IF_ERROR(read_vocab());
     BATON_RETURN_IF_ERROR(check_present());
     BATON_RETURN_IF_ERROR(check_unknown());
+    BATON_ASSIGN_OR_RETURN(d_.ropes.front().divisors, read_divisors(keys_));
     d_.architecture = architecture_.name;
+    d_.activation = architecture_.activation;
+    d_.embedding_scale =
+        architecture_.scaled_embedding ? std::sqrt(static_cast<float>(d_.hidden)) : 1.0F;
     d_.tied = file_.find_tensor(name_of(TensorRole::kOutput)) == nullptr;
     BATON_ASSIGN_OR_RETURN(const auto name, file_.find_string("general.name"));
     d_.name = std::string(name.value_or(file_.name()));
@@ -143,13 +102,9 @@ class Describer final {
   }
 
  private:
-  Status wrong(const std::string& text) const {
-    return invalid_argument(file_.name() + ": " + text);
-  }
-  Status refused(const std::string& text) const { return unsupported(file_.name() + ": " + text); }
-  std::string key(std::string_view suffix) const {
-    return std::string(architecture_.name) + "." + std::string(suffix);
-  }
+  Status wrong(const std::string& text) const { return keys_.wrong(text); }
+  Status refused(const std::string& text) const { return keys_.refused(text); }
+  std::string key(std::string_view suffix) const { return keys_.key(suffix); }
   std::string name_of(TensorRole role) const {
     return tensor_name(tensor_rule(architecture_, role), 0);
   }
@@ -163,25 +118,21 @@ class Describer final {
       }
       const auto starts = [&](std::string_view p) { return entry.key.starts_with(p); };
       if (std::ranges::none_of(kDescriptivePrefixes, starts)) {
-        return refused("has the key " + shown(entry) + ", which Baton does not know");
+        return refused("has the key " + keys_.shown(entry) + ", which Baton does not know");
       }
     }
     BATON_RETURN_IF_ERROR(require_neutral("general.type", "model"));
     return require_neutral("general.quantization_version", "2");
   }
 
-  std::string shown(const MetadataEntry& entry) const {
-    return model_file::quoted(entry.key) + " = " + model_file::quoted(value_text(file_, entry));
-  }
-
   Status check_key(const MetadataEntry& entry, std::string_view suffix) const {
     const auto rule = std::ranges::find(architecture_.keys, suffix, &KeyRule::suffix);
     if (rule == architecture_.keys.end()) {
-      return refused("has the key " + shown(entry) + ", which Baton does not know for " +
+      return refused("has the key " + keys_.shown(entry) + ", which Baton does not know for " +
                      std::string(architecture_.name));
     }
     if (!rule->neutral.empty() && value_text(file_, entry) != rule->neutral) {
-      return refused("asks with " + shown(entry) + " for " + std::string(rule->feature) +
+      return refused("asks with " + keys_.shown(entry) + " for " + std::string(rule->feature) +
                      ", which Baton does not do");
     }
     return {};
@@ -190,33 +141,16 @@ class Describer final {
   Status require_neutral(std::string_view name, std::string_view value) const {
     const MetadataEntry* entry = file_.find(name);
     if (entry != nullptr && value_text(file_, *entry) != value) {
-      return refused("has " + shown(*entry) + "; Baton reads " + model_file::quoted(value));
+      return refused("has " + keys_.shown(*entry) + "; Baton reads " + model_file::quoted(value));
     }
     return {};
-  }
-
-  Status check_limit(const std::string& what, uint32_t value, uint32_t limit) const {
-    if (value < 1 || value > limit) {
-      return wrong(what + " is " + std::to_string(value) + "; it must be 1 to " +
-                   std::to_string(limit));
-    }
-    return {};
-  }
-
-  Result<int> read_int(std::string_view suffix, uint32_t limit) const {
-    BATON_ASSIGN_OR_RETURN(const uint32_t value, file_.get_u32(key(suffix)));
-    BATON_RETURN_IF_ERROR(check_limit(model_file::quoted(key(suffix)), value, limit));
-    return static_cast<int>(value);
-  }
-  Result<int> read_int_or(std::string_view suffix, uint32_t limit, int otherwise) const {
-    return file_.has(key(suffix)) ? read_int(suffix, limit) : Result<int>(otherwise);
   }
 
   Status read_sizes() {
-    BATON_ASSIGN_OR_RETURN(d_.hidden, read_int("embedding_length", kMaxHidden));
-    BATON_ASSIGN_OR_RETURN(d_.layers, read_int("block_count", kMaxLayers));
-    BATON_ASSIGN_OR_RETURN(d_.ffn, read_int("feed_forward_length", kMaxFfn));
-    BATON_ASSIGN_OR_RETURN(d_.max_context, read_int("context_length", kMaxContext));
+    BATON_ASSIGN_OR_RETURN(d_.hidden, keys_.get_int("embedding_length", kMaxHidden));
+    BATON_ASSIGN_OR_RETURN(d_.layers, keys_.get_int("block_count", kMaxLayers));
+    BATON_ASSIGN_OR_RETURN(d_.ffn, keys_.get_int("feed_forward_length", kMaxFfn));
+    BATON_ASSIGN_OR_RETURN(d_.max_context, keys_.get_int("context_length", kMaxContext));
     BATON_ASSIGN_OR_RETURN(d_.norm_eps, file_.get_f32(key("attention.layer_norm_rms_epsilon")));
     if (!(d_.norm_eps > 0.0F && d_.norm_eps < 1.0F)) {
       return wrong(model_file::quoted(key("attention.layer_norm_rms_epsilon")) + " is " +
@@ -226,9 +160,9 @@ class Describer final {
   }
 
   Status read_heads() {
-    BATON_ASSIGN_OR_RETURN(d_.heads, read_int("attention.head_count", kMaxHeads));
+    BATON_ASSIGN_OR_RETURN(d_.heads, keys_.get_int("attention.head_count", kMaxHeads));
     BATON_ASSIGN_OR_RETURN(d_.kv_heads,
-                           read_int_or("attention.head_count_kv", kMaxHeads, d_.heads));
+                           keys_.find_int("attention.head_count_kv", kMaxHeads, d_.heads));
     if (d_.heads % d_.kv_heads != 0) {
       return wrong(std::to_string(d_.heads) + " query heads are no multiple of " +
                    std::to_string(d_.kv_heads) + " KV heads");
@@ -239,12 +173,12 @@ class Describer final {
                    std::to_string(d_.hidden) + " / " + std::to_string(d_.heads) +
                    " heads is no whole number");
     }
-    BATON_ASSIGN_OR_RETURN(d_.head_dim,
-                           read_int_or("attention.key_length", kMaxHeadDim, d_.hidden / d_.heads));
+    BATON_ASSIGN_OR_RETURN(
+        d_.head_dim, keys_.find_int("attention.key_length", kMaxHeadDim, d_.hidden / d_.heads));
     BATON_ASSIGN_OR_RETURN(const int v_dim,
-                           read_int_or("attention.value_length", kMaxHeadDim, d_.head_dim));
+                           keys_.find_int("attention.value_length", kMaxHeadDim, d_.head_dim));
     BATON_RETURN_IF_ERROR(
-        check_limit("the head dimension", static_cast<uint32_t>(d_.head_dim), kMaxHeadDim));
+        keys_.check_limit("the head dimension", static_cast<uint32_t>(d_.head_dim), kMaxHeadDim));
     if (v_dim != d_.head_dim) {
       return refused("has keys of " + std::to_string(d_.head_dim) + " and values of " +
                      std::to_string(v_dim) + " elements; Baton needs them equal");
@@ -256,25 +190,35 @@ class Describer final {
       return wrong(std::to_string(d_.heads) + " heads of " + std::to_string(d_.head_dim) +
                    " are more than " + std::to_string(kMaxHidden) + " elements");
     }
-    d_.attention_scale = 1.0F / std::sqrt(static_cast<float>(d_.head_dim));
     return {};
   }
 
-  Status read_rope() {
-    RopeDescription& rope = d_.ropes.front();
-    rope.interleaved = architecture_.rope_interleaved;
-    BATON_ASSIGN_OR_RETURN(rope.dims,
-                           read_int_or("rope.dimension_count", kMaxHeadDim, d_.head_dim));
-    if (rope.dims % 2 != 0 || rope.dims > d_.head_dim) {
-      return wrong(model_file::quoted(key("rope.dimension_count")) + " is " +
-                   std::to_string(rope.dims) + "; it must be even and at most " +
-                   std::to_string(d_.head_dim));
+  Status read_scale() {
+    const bool by_hidden = d_.layers == architecture_.layers_scaled_by_hidden;
+    const auto width = static_cast<float>(by_hidden ? d_.hidden / d_.heads : d_.head_dim);
+    BATON_ASSIGN_OR_RETURN(d_.attention_scale, keys_.find_float("attention.scale", {1e-6F, 1e6F},
+                                                                1.0F / std::sqrt(width)));
+    return {};
+  }
+
+  Status read_attention() {
+    BATON_ASSIGN_OR_RETURN(d_.ropes.front(), read_rope(keys_, d_.head_dim, d_.max_context));
+    BATON_ASSIGN_OR_RETURN(const std::vector<int> windows, read_windows(keys_, d_.layers));
+    if (std::ranges::count(windows, 0) == d_.layers) {
+      return {};
     }
-    BATON_ASSIGN_OR_RETURN(const auto base, file_.find_f32(key("rope.freq_base")));
-    rope.base = base.value_or(10000.0F);
-    if (!(rope.base >= 1.0F && std::isfinite(rope.base))) {
-      return wrong(model_file::quoted(key("rope.freq_base")) + " is " + number_text(rope.base) +
-                   "; it must be at least 1");
+    const bool own_rope = architecture_.window_rope_base > 0;
+    if (own_rope) {
+      RopeDescription rope = {.dims = d_.ropes.front().dims,
+                              .interleaved = d_.ropes.front().interleaved};
+      BATON_ASSIGN_OR_RETURN(rope.base, keys_.find_float("rope.freq_base_swa", {1.0F, 1e12F},
+                                                         architecture_.window_rope_base));
+      d_.ropes.push_back(std::move(rope));
+    }
+    for (const int window : windows) {
+      // One that no context fills is none.
+      d_.attention.push_back(
+          {.window = window < d_.max_context ? window : 0, .rope = own_rope && window > 0 ? 1 : 0});
     }
     return {};
   }
@@ -287,7 +231,7 @@ class Describer final {
                    " rows; it must have 1 to " + std::to_string(kMaxVocab));
     }
     d_.vocab = static_cast<int>(embedding->dims[1]);
-    BATON_ASSIGN_OR_RETURN(const int said, read_int_or("vocab_size", kMaxVocab, d_.vocab));
+    BATON_ASSIGN_OR_RETURN(const int said, keys_.find_int("vocab_size", kMaxVocab, d_.vocab));
     if (said != d_.vocab) {
       return wrong(model_file::quoted(key("vocab_size")) + " is " + std::to_string(said) +
                    ", but the embedding has " + std::to_string(d_.vocab) + " rows");
@@ -310,6 +254,10 @@ class Describer final {
         return static_cast<uint64_t>(d_.heads) * static_cast<uint64_t>(d_.head_dim);
       case Extent::kKeyValue:
         return static_cast<uint64_t>(d_.kv_heads) * static_cast<uint64_t>(d_.head_dim);
+      case Extent::kHeadDim:
+        return static_cast<uint64_t>(d_.head_dim);
+      case Extent::kRopePairs:
+        return static_cast<uint64_t>(d_.ropes.front().dims / 2);
       case Extent::kFfn:
         return static_cast<uint64_t>(d_.ffn);
       case Extent::kVocab:
@@ -322,7 +270,7 @@ class Describer final {
     const std::string name = tensor_name(rule, layer);
     const TensorInfo* tensor = file_.find_tensor(name);
     if (tensor == nullptr) {
-      return rule.optional ? Status() : wrong("tensor " + model_file::quoted(name) + " is missing");
+      return wrong("tensor " + model_file::quoted(name) + " is missing");
     }
     const std::array<uint64_t, 4> dims = {extent(rule.columns), extent(rule.rows), 1, 1};
     if (tensor->dims != dims) {
@@ -333,18 +281,30 @@ class Describer final {
     if (rule.rows == Extent::kOne && !is_plain(tensor->type)) {
       return refused("tensor " + model_file::quoted(name) + " is " +
                      std::string(tensor_type_info(tensor->type).name) +
-                     "; norm weights must be F32, F16 or BF16");
+                     "; norm weights and biases must be F32, F16 or BF16");
     }
     return {};
   }
 
   Status check_present() const {
     for (const TensorRule& rule : architecture_.tensors) {
+      if (rule.optional && !has_any(rule)) {
+        continue;
+      }
       for (int layer = 0; layer < (rule.per_layer ? d_.layers : 1); ++layer) {
         BATON_RETURN_IF_ERROR(check_tensor(rule, layer));
       }
     }
     return {};
+  }
+
+  bool has_any(const TensorRule& rule) const {
+    for (int layer = 0; layer < (rule.per_layer ? d_.layers : 1); ++layer) {
+      if (file_.find_tensor(tensor_name(rule, layer)) != nullptr) {
+        return true;
+      }
+    }
+    return false;
   }
 
   bool is_known(std::string_view name) const {
@@ -369,6 +329,7 @@ class Describer final {
 
   const ModelFile& file_;
   const Architecture& architecture_;
+  const KeyReader keys_;
   ModelDescription d_;
 };
 

@@ -8,15 +8,11 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/kernels/small/small_ops.h"
+#include "common/model/rope.h"
 #include "common/model_file/model_file.h"
 
 namespace baton::model {
-
-struct RopeDescription {
-  float base = 10000.0F;
-  int dims = 0;             // rotated dims of a head, even, <= head_dim; the rest passes through
-  bool interleaved = true;  // pairs (2i, 2i+1), the order of llama in GGUF; else (i, i + dims/2)
-};
 
 // What tells one layer's attention from another's.
 struct LayerAttention {
@@ -25,7 +21,7 @@ struct LayerAttention {
 };
 
 struct ModelDescription {
-  std::string architecture;  // "llama"
+  std::string architecture;  // "llama", a name of architectures.h
   std::string name;          // general.name, or the file's name; for people
   int hidden = 0;
   int layers = 0;
@@ -36,8 +32,10 @@ struct ModelDescription {
   int vocab = 0;
   int max_context = 0;  // tokens
   float norm_eps = 0;
-  float attention_scale = 0;              // 1/sqrt(head_dim) in f32
-  std::vector<RopeDescription> ropes{1};  // each used by some layer; the first by the full ones
+  float attention_scale = 0;  // 1/sqrt(head_dim) in f32, or what the file says
+  float embedding_scale = 1;  // factor of what is looked up; the head does not see it
+  kernels::Activation activation = kernels::Activation::kSilu;
+  std::vector<RopeDescription> ropes{1};  // the first is that of layers that see all keys
   // One entry a layer; empty: every layer sees all keys and uses the first of `ropes`.
   std::vector<LayerAttention> attention;
   bool tied = false;  // the head is the embedding matrix
@@ -57,9 +55,9 @@ struct ModelDescription {
 
 // Reads and checks everything that shapes the computation: every key under "<architecture>.", every
 // tensor with its name, shape and type. What the file asks for and Baton does not do (experts,
-// scaled RoPE, sliding windows, soft-caps, biases, unknown keys and tensors) is refused by name
-// with its value: nothing unknown is ignored. Errors: unsupported for those, invalid_argument for a
-// file that contradicts itself or lacks something.
+// soft-caps, adapters, other scalings of RoPE, unknown keys and tensors) is refused by name with
+// its value: nothing unknown is ignored. Errors: unsupported for those, invalid_argument for a file
+// that contradicts itself or lacks something.
 Result<ModelDescription> describe(const model_file::ModelFile& file);
 
 }  // namespace baton::model

@@ -114,23 +114,43 @@ void ForwardPass::embed() {
   }
 }
 
-kernels::ResidualNormParams ForwardPass::norm_params(std::span<const float* const> parts,
-                                                     const float* weight) const {
+namespace {
+
+const float* data_or_null(const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }
+
+// Of the heads of a rank.
+const float* bias_of(const std::vector<float>& bias, int first_head, int head_dim) {
+  return bias.empty() ? nullptr : bias.data() + size_t(first_head) * head_dim;
+}
+
+}  // namespace
+
+ForwardPass::Norm ForwardPass::after_ffn(int layer_before, const std::vector<float>& weight) const {
+  if (layer_before < 0) {
+    return {.weight = weight.data()};
+  }
+  return {.parts = s_.ffn_parts,
+          .part_weight = data_or_null(s_.weights.vectors(layer_before).ffn_post_norm),
+          .weight = weight.data()};
+}
+
+kernels::ResidualNormParams ForwardPass::norm_params(const Norm& norm) const {
   return {.residual = s_.residual.data(),
-          .parts = parts,
+          .parts = norm.parts,
           .part_stride = s_.hidden_f32_stride,
-          .weight = weight,
+          .part_weight = norm.part_weight,
+          .weight = norm.weight,
           .x = s_.x.data(),
           .x_stride = s_.hidden_bf16_stride,
           .n = model_.hidden,
           .eps = model_.norm_eps};
 }
 
-void ForwardPass::norm(std::span<const float* const> parts, const float* weight) {
+void ForwardPass::norm(const Norm& norm) {
   const Range mine = share(rows_, thread_.rank * thread_.threads + thread_.thread,
                            thread_.ranks * thread_.threads);
   if (!mine.empty()) {
-    kernels::residual_norm(isa_, norm_params(parts, weight), mine.begin, mine.end);
+    kernels::residual_norm(isa_, norm_params(norm), mine.begin, mine.end);
   }
   thread_.team_barrier();
 }
@@ -139,7 +159,7 @@ void ForwardPass::attention_half(int layer) {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
   // What the layer before left in `parts` is added here; the rows are those that this thread
   // embedded, so the first layer needs no barrier before it.
-  norm(layer == 0 ? std::span<const float* const>() : s_.ffn_parts, s_.weights.attn_norm(layer));
+  norm(after_ffn(layer - 1, s_.weights.vectors(layer).attn_norm));
   column_product(w.qkv, {.x = s_.x.data(),
                          .x_stride = s_.hidden_bf16_stride,
                          .count = rows_,
@@ -159,7 +179,10 @@ void ForwardPass::attention_half(int layer) {
 
 void ForwardPass::ffn_half(int layer) {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  norm(s_.attention_parts, s_.weights.ffn_norm(layer));
+  const LayerVectors& v = s_.weights.vectors(layer);
+  norm({.parts = s_.attention_parts,
+        .part_weight = data_or_null(v.attn_post_norm),
+        .weight = v.ffn_norm.data()});
   gate_up(w.gate_up);
   thread_.rank_barrier();
   row_product(w.ffn_down, rank_.ffn.data(), weights_.columns.ffn_columns);
@@ -177,6 +200,7 @@ kernels::KvLayerView ForwardPass::kv_view(int layer) const {
 
 void ForwardPass::store_kv(int layer) {
   const RankColumns& columns = weights_.columns;
+  const LayerVectors& v = s_.weights.vectors(layer);
   const kernels::QkvParams params = {
       .qkv = rank_.qkv.data(),
       .qkv_stride = weights_.layers[static_cast<size_t>(layer)].qkv.columns,
@@ -184,6 +208,12 @@ void ForwardPass::store_kv(int layer) {
       .k_column = columns.k,
       .v_column = columns.v,
       .q_heads = columns.query_heads.count(),
+      .q_bias = bias_of(v.q_bias, columns.query_heads.begin, model_.head_dim),
+      .k_bias = bias_of(v.k_bias, columns.kv_heads.begin, model_.head_dim),
+      .v_bias = bias_of(v.v_bias, columns.kv_heads.begin, model_.head_dim),
+      .q_norm = data_or_null(v.q_norm),
+      .k_norm = data_or_null(v.k_norm),
+      .eps = model_.norm_eps,
       .q_out = rank_.q.data(),
       .q_stride = columns.query_heads.count() * model_.head_dim,
       .kv = kv_view(layer),
@@ -218,6 +248,7 @@ void ForwardPass::attend(int layer) {
         .out_stride = columns.attention_columns,
         .rows = static_cast<int>(sequence.tokens.size()),
         .first_position = sequence.first_position,
+        .window = model_.window(layer),
         .blocks = sequence.blocks,
         .kv = kv_view(layer),
         .kv_head = group.kv_head,
@@ -330,9 +361,15 @@ void ForwardPass::gate_up(const Projection& projection) {
     multiply(projection, up_panel + begin, up_panel + end, rows);
     const int column = begin * kernels::kPanelRows;
     const int count = std::min(end * kernels::kPanelRows, columns.ffn.count()) - column;
-    kernels::gated(
-        isa_, {.gate = gate, .up = up, .stride = stride, .h = h, .h_stride = stride, .n = count}, 0,
-        rows.count);
+    kernels::gated(isa_,
+                   {.activation = model_.activation,
+                    .gate = gate,
+                    .up = up,
+                    .stride = stride,
+                    .h = h,
+                    .h_stride = stride,
+                    .n = count},
+                   0, rows.count);
     for (int i = 0; i < rows.count; ++i) {
       std::memcpy(rank_.ffn.data() + size_t(row + i) * columns.ffn_columns + column,
                   h + size_t(i) * stride, static_cast<size_t>(count) * sizeof(uint16_t));
@@ -348,7 +385,8 @@ void ForwardPass::head() {
   const auto width = static_cast<size_t>(s_.hidden_bf16_stride);
   const Range mine = share(count, thread_.rank * thread_.threads + thread_.thread,
                            thread_.ranks * thread_.threads);
-  const kernels::ResidualNormParams params = norm_params(s_.ffn_parts, s_.weights.output_norm());
+  const kernels::ResidualNormParams params =
+      norm_params(after_ffn(model_.layers - 1, s_.weights.output_norm()));
   for (int i = mine.begin; i < mine.end; ++i) {
     const int row = s_.logits_rows[static_cast<size_t>(i)];
     kernels::residual_norm(isa_, params, row, row + 1);

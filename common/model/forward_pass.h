@@ -21,10 +21,17 @@ class ForwardPass final {
   void ffn_half(int layer);
   void head();
 
-  // residual += the sum of `parts`, then x = norm of it, over this thread's share of all rows.
-  void norm(std::span<const float* const> parts, const float* weight);
-  kernels::ResidualNormParams norm_params(std::span<const float* const> parts,
-                                          const float* weight) const;
+  // residual += the sum of `parts` (or its norm), then x = norm of the residual, over this thread's
+  // share of all rows.
+  struct Norm {
+    std::span<const float* const> parts = {};
+    const float* part_weight = nullptr;
+    const float* weight = nullptr;
+  };
+  void norm(const Norm& norm);
+  kernels::ResidualNormParams norm_params(const Norm& norm) const;
+  // What the layer before left in the feed-forward parts, then the norm.
+  Norm after_ffn(int layer_before, const std::vector<float>& weight) const;
   void store_kv(int layer);
   void attend(int layer);
   void gate_up(const Projection& projection);

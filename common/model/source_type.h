@@ -41,4 +41,10 @@ constexpr kernels::SourceType source_type(model_file::TensorType type) {
   return kernels::SourceType::kF32;
 }
 
+// Types that vectors (norms, biases) may have.
+constexpr bool is_plain(model_file::TensorType type) {
+  return type == model_file::TensorType::kF32 || type == model_file::TensorType::kF16 ||
+         type == model_file::TensorType::kBF16;
+}
+
 }  // namespace baton::model

@@ -95,7 +95,7 @@ class WeightLoader final : public WeightPacker {
 
   Status run(const ParallelFor& parallel_for, const KeptWeights& kept) {
     BATON_ASSIGN_OR_RETURN(w_.embedding_, tensor(TensorRole::kTokenEmbedding, 0));
-    BATON_RETURN_IF_ERROR(load_norms());
+    load_vectors();
     w_.ranks_.resize(static_cast<size_t>(w_.plan_.ranks()));
     for (int rank = 0; rank < w_.plan_.ranks(); ++rank) {
       BATON_RETURN_IF_ERROR(plan_rank(rank));
@@ -119,28 +119,44 @@ class WeightLoader final : public WeightPacker {
     return w_.file_.get_tensor(tensor_name(tensor_rule(architecture_, role), layer));
   }
 
-  Status load_norms() {
+  void load_vectors() {
+    w_.vectors_.resize(static_cast<size_t>(d_.layers));
     for (int layer = 0; layer < d_.layers; ++layer) {
-      BATON_RETURN_IF_ERROR(load_norm(TensorRole::kAttnNorm, layer));
-      BATON_RETURN_IF_ERROR(load_norm(TensorRole::kFfnNorm, layer));
+      LayerVectors& v = w_.vectors_[static_cast<size_t>(layer)];
+      load_vector(TensorRole::kAttnNorm, layer, v.attn_norm);
+      load_vector(TensorRole::kAttnQBias, layer, v.q_bias);
+      load_vector(TensorRole::kAttnKBias, layer, v.k_bias);
+      load_vector(TensorRole::kAttnVBias, layer, v.v_bias);
+      load_vector(TensorRole::kAttnQNorm, layer, v.q_norm);
+      load_vector(TensorRole::kAttnKNorm, layer, v.k_norm);
+      load_vector(TensorRole::kAttnPostNorm, layer, v.attn_post_norm);
+      load_vector(TensorRole::kFfnNorm, layer, v.ffn_norm);
+      load_vector(TensorRole::kFfnPostNorm, layer, v.ffn_post_norm);
     }
-    return load_norm(TensorRole::kOutputNorm, 0);
+    load_vector(TensorRole::kOutputNorm, 0, w_.output_norm_);
   }
 
-  Status load_norm(TensorRole role, int layer) {
-    BATON_ASSIGN_OR_RETURN(const TensorInfo* source, tensor(role, layer));
-    std::vector<float> norm(static_cast<size_t>(d_.hidden));
-    kernels::dequantize_row(source_type(source->type), source->data.data(), d_.hidden, norm.data());
-    norm_bytes_ += norm.size() * sizeof(float);
-    w_.norms_.push_back(std::move(norm));
-    return {};
+  // describe() has checked that what the architecture needs is there.
+  void load_vector(TensorRole role, int layer, std::vector<float>& out) {
+    if (!architecture_.has(role)) {
+      return;
+    }
+    const TensorInfo* source =
+        w_.file_.find_tensor(tensor_name(tensor_rule(architecture_, role), layer));
+    if (source == nullptr) {
+      return;
+    }
+    out.resize(source->row_elements());
+    kernels::dequantize_row(source_type(source->type), source->data.data(),
+                            static_cast<int>(out.size()), out.data());
+    vector_bytes_ += out.size() * sizeof(float);
   }
 
   Status plan_rank(int rank) {
     RankWeights& r = w_.ranks_[static_cast<size_t>(rank)];
     r.columns = columns_of(d_, w_.plan_, rank);
-    r.bytes = norm_bytes_;
-    r.replicated_bytes = norm_bytes_;
+    r.bytes = vector_bytes_;
+    r.replicated_bytes = vector_bytes_;
     // Matrices are noted by address: the vector must not grow under them.
     r.layers.resize(static_cast<size_t>(d_.layers));
     for (int layer = 0; layer < d_.layers; ++layer) {
@@ -289,19 +305,15 @@ class WeightLoader final : public WeightPacker {
   }
 
   Weights::RopeValues table_of(const RopeDescription& rope) const {
-    const int pairs = rope.dims / 2;
-    std::vector<double> frequency(static_cast<size_t>(pairs));
-    for (int i = 0; i < pairs; ++i) {
-      frequency[static_cast<size_t>(i)] =
-          std::pow(static_cast<double>(rope.base), -2.0 * i / rope.dims);
-    }
+    const std::vector<double> frequencies = rope_frequencies(rope);
+    const double magnitude = rope.magnitude;
     Weights::RopeValues table;
-    table.cos.reserve(static_cast<size_t>(d_.max_context) * frequency.size());
+    table.cos.reserve(static_cast<size_t>(d_.max_context) * frequencies.size());
     table.sin.reserve(table.cos.capacity());
     for (int position = 0; position < d_.max_context; ++position) {
-      for (const double f : frequency) {
-        table.cos.push_back(static_cast<float>(std::cos(position * f)));
-        table.sin.push_back(static_cast<float>(std::sin(position * f)));
+      for (const double f : frequencies) {
+        table.cos.push_back(static_cast<float>(magnitude * std::cos(position * f)));
+        table.sin.push_back(static_cast<float>(magnitude * std::sin(position * f)));
       }
     }
     return table;
@@ -317,7 +329,7 @@ class WeightLoader final : public WeightPacker {
   const ModelDescription& d_;
   const Architecture& architecture_;
   WeightPool pool_;
-  size_t norm_bytes_ = 0;
+  size_t vector_bytes_ = 0;
   std::vector<PackedMatrix*> matrices_;
   std::vector<PackJob> jobs_;
   std::vector<Pending> pending_;
@@ -341,7 +353,8 @@ void Weights::embed(TokenId token, float* out) const {
   const auto row = embedding_->row(static_cast<uint64_t>(token));
   kernels::dequantize_row(source_type(embedding_->type), row.data(), description_.hidden, out);
   for (int i = 0; i < description_.hidden; ++i) {
-    out[i] = kernels::float_from_bf16(kernels::bf16_from_float(out[i]));
+    out[i] =
+        kernels::float_from_bf16(kernels::bf16_from_float(out[i])) * description_.embedding_scale;
   }
 }
 

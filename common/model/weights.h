@@ -69,6 +69,16 @@ struct LayerWeights {
   std::vector<SegmentMatrix> ffn_down;     // input: RankColumns ffn
 };
 
+// Norm weights and biases of a layer, f32, of the whole model; empty where it has none.
+struct LayerVectors {
+  std::vector<float> attn_norm;               // [hidden]
+  std::vector<float> q_bias, k_bias, v_bias;  // [heads * head_dim], [kv_heads * head_dim]
+  std::vector<float> q_norm, k_norm;          // [head_dim]
+  std::vector<float> attn_post_norm;          // [hidden], of the attention's result
+  std::vector<float> ffn_norm;                // [hidden]
+  std::vector<float> ffn_post_norm;           // [hidden], of the feed-forward result
+};
+
 // Where things lie in the rows of a rank's activations; the same in every layer.
 struct RankColumns {
   Range query_heads;             // of the model
@@ -97,7 +107,7 @@ struct RankWeights {
   RankColumns columns;
   std::vector<LayerWeights> layers;
   Projection head;              // y column c is the logit of token columns.vocab.begin + c
-  size_t bytes = 0;             // resident: packed matrices and the norm weights
+  size_t bytes = 0;             // resident: packed matrices, norm weights and biases
   size_t replicated_bytes = 0;  // of these, what other ranks hold as well: norms, shared KV heads
 };
 
@@ -123,14 +133,12 @@ class Weights final {
   std::span<const std::byte> packed() const { return packed_.bytes(); }
   const RankWeights& rank(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
 
-  // Norm weights, f32 [hidden]; one copy for all ranks.
-  const float* attn_norm(int layer) const { return norms_[static_cast<size_t>(2 * layer)].data(); }
-  const float* ffn_norm(int layer) const {
-    return norms_[static_cast<size_t>(2 * layer) + 1].data();
-  }
-  const float* output_norm() const { return norms_.back().data(); }
+  // One copy for all ranks.
+  const LayerVectors& vectors(int layer) const { return vectors_[static_cast<size_t>(layer)]; }
+  const std::vector<float>& output_norm() const { return output_norm_; }
 
-  // out[hidden] = f32(bf16(embedding row)). Precondition: 0 <= token < vocab.
+  // out[hidden] = f32(bf16(embedding row)) * description().embedding_scale. Precondition: 0 <=
+  // token < vocab.
   void embed(TokenId token, float* out) const;
 
   // cos and sin for positions [0, description().max_context), computed in double. Who serves less
@@ -147,7 +155,8 @@ class Weights final {
   SegmentPlan plan_;
   PackedWeights packed_;  // what the matrices of the ranks lie in
   std::vector<RankWeights> ranks_;
-  std::vector<std::vector<float>> norms_;  // attn, ffn of each layer, then output
+  std::vector<LayerVectors> vectors_;
+  std::vector<float> output_norm_;
   const model_file::TensorInfo* embedding_ = nullptr;
   struct RopeValues {
     std::vector<float> cos;  // [max_context, dims/2]

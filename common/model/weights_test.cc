@@ -204,10 +204,11 @@ TEST_P(WeightsTest, EmbedsRoundedRowsAndKeepsNormsExact) {
   }
   const TensorInfo* norm = weights->file().find_tensor("blk.1.ffn_norm.weight");
   if (norm != nullptr) {
-    EXPECT_EQ(std::memcmp(weights->ffn_norm(1), norm->data.data(), norm->data.size()), 0);
+    EXPECT_EQ(
+        std::memcmp(weights->vectors(1).ffn_norm.data(), norm->data.data(), norm->data.size()), 0);
   }
   const TensorInfo* last = weights->file().find_tensor("output_norm.weight");
-  EXPECT_EQ(std::memcmp(weights->output_norm(), last->data.data(), last->data.size()), 0);
+  EXPECT_EQ(std::memcmp(weights->output_norm().data(), last->data.data(), last->data.size()), 0);
 }
 
 TEST_P(WeightsTest, ReferenceLogitsBelongToTheModel) {

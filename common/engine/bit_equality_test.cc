@@ -47,6 +47,10 @@ INSTANTIATE_TEST_SUITE_P(Tiny, BitEqualityTest,
                                            "tiny_q4_0", "tiny_kmix"),
                          [](const auto& test) { return std::string(test.param); });
 
+// Every architecture: biases, norms of heads and of results, windows, other activations.
+INSTANTIATE_TEST_SUITE_P(Architectures, BitEqualityTest, ::testing::ValuesIn(kArchitectureModels),
+                         [](const auto& test) { return std::string(test.param); });
+
 TEST_P(BitEqualityTest, AtEveryLevelAndInBothPools) {
   const Trace expected = trace_of(setup());
   std::printf("levels:%s\n", levels_ran().c_str());
@@ -101,9 +105,23 @@ TEST_P(BitEqualityTest, AtEveryBlockSize) {
   }
 }
 
-TEST(BitEqualityOfBatchTest, AloneAndAmong31Others) {
-  const std::unique_ptr<Engine> engine = make_engine(
-      {.isa = device::available_isas().back(), .threads = 2, .segments = 4, .blocks = 256});
+class BitEqualityOfBatchTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  EngineSetup setup() const {
+    return {.model = tiny(GetParam()), .isa = device::available_isas().back(), .segments = 4};
+  }
+};
+// Windows of 24 and 40 keys, so that blocks lie before them.
+INSTANTIATE_TEST_SUITE_P(Tiny, BitEqualityOfBatchTest,
+                         ::testing::Values("tiny_q4_1", "tiny_qwen2", "tiny_gemma3",
+                                           "tiny_mistral"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(BitEqualityOfBatchTest, AloneAndAmong31Others) {
+  EngineSetup large = setup();
+  large.threads = 2;
+  large.blocks = 256;
+  const std::unique_ptr<Engine> engine = make_engine(large);
   std::vector<Request> requests;
   for (int i = 0; i < 32; ++i) {
     Request request;
@@ -121,9 +139,8 @@ TEST(BitEqualityOfBatchTest, AloneAndAmong31Others) {
   }
 }
 
-TEST(BitEqualityOfBatchTest, WithAWarmPrefix) {
-  const std::unique_ptr<Engine> engine =
-      make_engine({.isa = device::available_isas().back(), .segments = 4});
+TEST_P(BitEqualityOfBatchTest, WithAWarmPrefix) {
+  const std::unique_ptr<Engine> engine = make_engine(setup());
   const Request request = request_for(*engine);
   const Trace cold = Driver(*engine).run(request);
   EXPECT_EQ(cold.computed_tokens, kPromptTokens + kOutputs - 1);
@@ -134,9 +151,8 @@ TEST(BitEqualityOfBatchTest, WithAWarmPrefix) {
   EXPECT_EQ(warm.computed_tokens, cold.computed_tokens - 64);  // two blocks were there
 }
 
-TEST(BitEqualityOfBatchTest, WhenTheCacheIsDroppedInMidStream) {
-  const std::unique_ptr<Engine> engine =
-      make_engine({.isa = device::available_isas().back(), .segments = 4});
+TEST_P(BitEqualityOfBatchTest, WhenTheCacheIsDroppedInMidStream) {
+  const std::unique_ptr<Engine> engine = make_engine(setup());
   Request request = request_for(*engine);
   request.prompt.resize(20);
   request.outputs = 70;

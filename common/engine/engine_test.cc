@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "common/engine/engine_test_support.h"
-#include "common/model/testing/reference_logits.h"
 
 namespace baton::engine {
 namespace {
@@ -288,64 +287,6 @@ TEST(EngineDeathTest, ABrokenPlanAborts) {
   EXPECT_DEATH(run([](SequencePlan& s) { s.blocks[1] = 96; }), "block of the pool");
   EXPECT_DEATH(run([](SequencePlan& s) { s.first_position = 31; }), "context");
   EXPECT_DEATH(run([](SequencePlan& s) { s.tokens.resize(65); }), "max_batch_tokens");
-}
-
-// --- against another implementation --------------------------------------------------------------
-
-double relative_error(std::span<const float> ours, std::span<const float> theirs) {
-  double error = 0;
-  double square = 0;
-  for (size_t i = 0; i < theirs.size(); ++i) {
-    error += std::pow(double{ours[i]} - theirs[i], 2);
-    square += std::pow(double{theirs[i]}, 2);
-  }
-  return std::sqrt(error / square);
-}
-
-class EngineReferenceTest : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Tiny, EngineReferenceTest,
-                         ::testing::Values("tiny_f32", "tiny_f16", "tiny_bf16", "tiny_q8_0",
-                                           "tiny_q4_1", "tiny_q4_0", "tiny_kmix"),
-                         [](const auto& test) { return std::string(test.param); });
-
-TEST_P(EngineReferenceTest, LogitsAreThoseOfTransformers) {
-  const std::string path = std::string("tests/data/models/") + GetParam();
-  EngineSetup setup = fastest();
-  setup.model = path + ".gguf";
-  setup.segments = 2;
-  const std::unique_ptr<Engine> engine = make_engine(setup);
-  double worst = 0;
-  double sum = 0;
-  int rows = 0;
-  const std::vector<model::ReferencePrompt> prompts =
-      model::read_reference_logits(std::string(BATON_SOURCE_DIR) + "/" + path + ".logits");
-  ASSERT_FALSE(prompts.empty());
-  for (const model::ReferencePrompt& prompt : prompts) {
-    auto plan = std::make_unique<BatchPlan>();
-    std::vector<BlockId> blocks;
-    for (BlockId id = 0; id < 10; ++id) {
-      blocks.push_back(9 - id);
-    }
-    plan->zero_values = blocks;
-    plan->sequences.push_back(sequence_of(1, prompt.tokens, blocks));
-    plan->sequences[0].logits = LogitsWanted::kAll;
-    const StepOutput output = engine->run(std::move(plan));
-    for (const model::ReferenceRow& row : prompt.rows) {
-      const size_t vocab = row.logits.size();
-      const auto ours = std::span(output.sequences[0].logits)
-                            .subspan(static_cast<size_t>(row.position) * vocab, vocab);
-      const double error = relative_error(ours, row.logits);
-      worst = std::max(worst, error);
-      sum += error;
-      ++rows;
-    }
-  }
-  std::printf("%s: relative error %.4f in the mean, %.4f at worst\n", GetParam(), sum / rows,
-              worst);
-  // What rounding to bf16 costs on these sharp little models: an emulation of the rounding points
-  // alone (numpy, float32 sums) gives the same figures to four digits.
-  EXPECT_LT(worst, 0.08);
-  EXPECT_LT(sum / rows, 0.03);
 }
 
 }  // namespace

@@ -34,6 +34,12 @@ std::unique_ptr<Engine> make_engine(const EngineSetup& setup);
 
 extern const char* const kRealModel;
 
+// One of each architecture and scaling of RoPE, in tests/data/models.
+inline constexpr const char* kArchitectureModels[] = {
+    "tiny_llama3", "tiny_llama3_keys", "tiny_llama_linear", "tiny_llama_yarn",    "tiny_mistral",
+    "tiny_qwen2",  "tiny_qwen3",       "tiny_gemma3",       "tiny_gemma3_untied",
+};
+
 std::vector<TokenId> random_tokens(uint64_t seed, int count, int vocab);
 
 struct Request {

@@ -3,6 +3,26 @@
 #include <algorithm>
 
 namespace baton::engine {
+namespace {
+
+// Keys that the queries at positions [first, first + tokens) see, all together; a query counts
+// half of the key of its own position.
+double attended(double first, double tokens, int window) {
+  const double end = first + tokens;
+  const double edge = window > 0 ? window : end;  // from here on a query sees `window` keys
+  const auto growing = [](double from, double to) { return (to - from) * (from + to) / 2; };
+  if (end <= edge) {
+    return growing(first, end);
+  }
+  return first >= edge ? tokens * edge : growing(first, edge) + (end - edge) * edge;
+}
+
+// Positions whose K and V the queries read, new ones included.
+double positions_read(int first, int tokens, int window) {
+  return window > 0 ? std::min(first + tokens, window - 1 + tokens) : first + tokens;
+}
+
+}  // namespace
 
 double flops(const model::ModelDescription& model, int tokens, int first_position, int logit_rows) {
   const double hidden = model.hidden;
@@ -10,26 +30,30 @@ double flops(const model::ModelDescription& model, int tokens, int first_positio
   const double kv = double(model.kv_heads) * model.head_dim;
   const double layer = hidden * (query + 2 * kv) + query * hidden + 3 * hidden * model.ffn;
   const double head = hidden * model.vocab;
-  const double mean_context = first_position + tokens / 2.0;
-  return 2 * (layer * model.layers * tokens + head * logit_rows) +
-         4 * double(model.layers) * query * mean_context * tokens;
+  double keys = 0;
+  for (int i = 0; i < model.layers; ++i) {
+    keys += attended(first_position, tokens, model.window(i));
+  }
+  return 2 * (layer * model.layers * tokens + head * logit_rows) + 4 * query * keys;
 }
 
 StepCost step_cost(const Engine& engine, const BatchPlan& plan) {
   StepCost cost;
-  double positions = 0;
+  double positions = 0;  // of all layers together
   for (const SequencePlan& sequence : plan.sequences) {
     const auto tokens = static_cast<int>(sequence.tokens.size());
     const int rows = sequence.logits == LogitsWanted::kNone   ? 0
                      : sequence.logits == LogitsWanted::kLast ? 1
                                                               : tokens;
     cost.flops += flops(engine.description(), tokens, sequence.first_position, rows);
-    positions += sequence.first_position + tokens;
+    for (int layer = 0; layer < engine.description().layers; ++layer) {
+      positions +=
+          positions_read(sequence.first_position, tokens, engine.description().window(layer));
+    }
   }
   for (int rank = 0; rank < engine.ranks(); ++rank) {
     const kv_cache::KvPool& pool = engine.pool(rank);
-    const double per_token =
-        static_cast<double>(pool.block_bytes()) * pool.layers() / pool.layout().block_tokens;
+    const double per_token = static_cast<double>(pool.block_bytes()) / pool.layout().block_tokens;
     cost.bytes += static_cast<double>(engine.weight_bytes(rank)) + per_token * positions;
   }
   return cost;

@@ -8,12 +8,15 @@
 namespace baton::engine {
 
 // Products and attention of `tokens` new tokens at positions first_position.. of one sequence, of
-// which the last `logit_rows` get logits. An addition and a multiplication are two.
+// which the last `logit_rows` get logits. An addition and a multiplication are two. Layers with a
+// window attend to what is in it. Biases, norms and activations are not counted.
 double flops(const model::ModelDescription& model, int tokens, int first_position, int logit_rows);
 
 struct StepCost {
   double flops = 0;
-  double bytes = 0;  // all weights once, and the KV of every sequence up to its last new token
+  // All weights once, and the KV of every sequence up to its last new token, as far as a layer's
+  // window reaches.
+  double bytes = 0;
 };
 StepCost step_cost(const Engine& engine, const BatchPlan& plan);
 

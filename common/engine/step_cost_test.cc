@@ -22,6 +22,35 @@ TEST(StepCostTest, CountsFlopsAsTheFormulasSay) {
   EXPECT_EQ(flops(model, 5, 0, 0) + flops(model, 3, 5, 1), flops(model, 8, 0, 1));
 }
 
+TEST(StepCostTest, CountsWindowLayersAsFarAsTheyReach) {
+  model::ModelDescription model;
+  model.heads = 1;
+  model.head_dim = 1;
+  model.kv_heads = 1;
+  model.layers = 1;
+  const double full = flops(model, 100, 50, 0);
+  model.attention = {{.window = 150}};
+  EXPECT_EQ(flops(model, 100, 50, 0), full);
+  model.attention = {{.window = 10}};
+  EXPECT_EQ(flops(model, 100, 50, 0), 4.0 * 10 * 100);  // hidden and ffn are zero
+  EXPECT_EQ(flops(model, 20, 0, 0), 4.0 * (10 * 5 + 10 * 10));
+  EXPECT_EQ(flops(model, 15, 0, 0) + flops(model, 5, 15, 0), flops(model, 20, 0, 0));
+}
+
+TEST(StepCostTest, ReadsTheKvOfWindowLayersAsFarAsTheyReach) {
+  const std::unique_ptr<Engine> engine =
+      make_engine({.model = "tests/data/models/tiny_gemma3.gguf"});
+  const model::ModelDescription& tiny = engine->description();
+  BatchPlan plan;
+  SequencePlan& sequence = plan.sequences.emplace_back();
+  sequence.tokens = {1, 2};
+  sequence.first_position = 99;
+  const StepCost cost = step_cost(*engine, plan);
+  const double kv = 2.0 * 2 * tiny.kv_heads * tiny.head_dim;  // bf16, of a token and a layer
+  EXPECT_EQ(cost.bytes,
+            static_cast<double>(engine->weight_bytes(0)) + kv * (1 * 101 + 6 * (24 - 1 + 2)));
+}
+
 TEST(StepCostTest, ReadsAllWeightsOnceAndTheKvOfEverySequence) {
   const std::unique_ptr<Engine> engine = make_engine({});
   BatchPlan plan;

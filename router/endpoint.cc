@@ -8,6 +8,7 @@
 #include "common/http/error.h"
 #include "router/api/field_reader.h"
 #include "router/api/tokenize.h"
+#include "router/tool_calls/call_grammar.h"
 
 namespace baton::router {
 namespace {
@@ -251,11 +252,15 @@ ApiFault Endpoint::read_request(const http::Request& request, ApiRequest& out) c
   if (chat) {
     const auto now =
         std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
-    Result<std::vector<TokenId>> tokens = chat_.tokens(out, now);
-    if (!tokens.ok()) {
-      return {tokens.status(), "messages", ""};
+    Result<ChatTurn> turn = chat_.turn(out, now);
+    if (!turn.ok()) {
+      return {turn.status(), "messages", ""};
     }
-    out.prompts.push_back({std::move(tokens).value()});
+    out.prompts.push_back({std::move(turn->tokens)});
+    out.answer = std::move(turn->answer);
+    if (Status status = restrict_to_calls(out.tools, out.answer, out.sampling); !status.ok()) {
+      return {std::move(status), out.tools.legacy ? "functions" : "tools", ""};
+    }
   }
   return fit_context(out);
 }

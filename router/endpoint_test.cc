@@ -17,7 +17,7 @@ namespace {
 // The whole router but its main(), and one decode worker that says "ab" and stops.
 class EndpointTest : public testing::Test {
  protected:
-  EndpointTest() : chat_(ChatPrompt::create(tokenizer_).value()) {
+  EndpointTest() : chat_(ChatPrompt::create(tokenizer_, {}).value()) {
     EXPECT_EQ(pipe2(stop_pipe_, O_NONBLOCK | O_CLOEXEC), 0);
     config_.router.local_prefill = config::LocalPrefill::kAlways;
     config_.router.worker_timeout = 30s;

@@ -69,6 +69,9 @@ Exchange::Exchange(Options options, const tokenizer::Tokenizer& tokenizer, Route
   choices_.resize(request.prompts.size() * static_cast<size_t>(request.n));
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].whole.prompt = &request.prompts[i / static_cast<size_t>(request.n)].tokens;
+    if (request.answer.has_calls || request.answer.has_reasoning) {
+      choices_[i].reader = std::make_unique<AnswerReader>(request.answer, request.tools);
+    }
   }
   for (const Prompt& prompt : request.prompts) {
     usage_.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
@@ -140,8 +143,42 @@ void Exchange::observe_token(ChoiceRecord& record, size_t attempt, TimePoint now
   record_.last_token = now;
 }
 
-void Exchange::deliver(const ChoiceDelta& delta, size_t prompt_index, size_t attempt,
-                       TimePoint now) {
+// Parts the text into reasoning, content and calls.
+void Exchange::read_answer(ChoiceDelta& delta, ChoiceRecord& record) const {
+  if (record.reader == nullptr) {
+    return;
+  }
+  AnswerPiece piece = record.reader->feed(delta.text);
+  if (delta.finish != wire::FinishReason::kNone) {
+    AnswerPiece rest = record.reader->finish(delta.finish == wire::FinishReason::kLength);
+    piece.reasoning += rest.reasoning;
+    piece.content += rest.content;
+  }
+  delta.text = std::move(piece.content);
+  delta.reasoning = std::move(piece.reasoning);
+  delta.calls = std::move(piece.calls);
+  delta.has_calls = record.reader->calls() > 0;
+}
+
+// For an answer that is not streamed.
+void Exchange::keep(const ChoiceDelta& delta, ChoiceRecord& record) const {
+  ResponseFormat::WholeChoice& whole = record.whole;
+  whole.text += delta.text;
+  whole.reasoning += delta.reasoning;
+  for (const CallPiece& piece : delta.calls) {
+    if (piece.name.empty() && !whole.calls.empty()) {
+      whole.calls.back().arguments += piece.arguments;
+    } else {
+      whole.calls.push_back(piece);
+    }
+  }
+  whole.ids.insert(whole.ids.end(), delta.ids.begin(), delta.ids.end());
+  whole.logprobs.insert(whole.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+  whole.finish = delta.finish;
+  whole.stop_text = delta.stop_text;
+}
+
+void Exchange::deliver(ChoiceDelta delta, size_t prompt_index, size_t attempt, TimePoint now) {
   const ApiRequest& request = options_.request;
   const size_t index =
       prompt_index * static_cast<size_t>(request.n) + static_cast<size_t>(delta.choice);
@@ -157,16 +194,13 @@ void Exchange::deliver(const ChoiceDelta& delta, size_t prompt_index, size_t att
     ended_as_ = same ? reason : "mixed";
     record.ended = true;
   }
+  read_answer(delta, record);
   if (!request.stream) {
-    ResponseFormat::WholeChoice& whole = record.whole;
-    whole.text += delta.text;
-    whole.ids.insert(whole.ids.end(), delta.ids.begin(), delta.ids.end());
-    whole.logprobs.insert(whole.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
-    whole.finish = delta.finish;
-    whole.stop_text = delta.stop_text;
+    keep(delta, record);
     return;
   }
-  const bool nothing_to_say = !delta.first && delta.text.empty() && delta.logprobs.empty() &&
+  const bool nothing_to_say = !delta.first && delta.text.empty() && delta.reasoning.empty() &&
+                              delta.calls.empty() && delta.logprobs.empty() &&
                               !request.return_token_ids && !request.continuous_usage &&
                               delta.finish == wire::FinishReason::kNone;
   if (nothing_to_say) {

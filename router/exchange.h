@@ -64,7 +64,7 @@ class Exchange {
   RequestRecord take_record() { return std::move(record_); }
 
   // New output of a choice of prompt `prompt_index`, as placed by `attempt`.
-  void deliver(const ChoiceDelta& delta, size_t prompt_index, size_t attempt, TimePoint now);
+  void deliver(ChoiceDelta delta, size_t prompt_index, size_t attempt, TimePoint now);
   // All choices of all prompts ended.
   void finish(TimePoint now, const wire::RunTimings& timings, const std::string& decode_worker);
   // Ends with an error: a status and JSON, or an error event in a stream that has begun.
@@ -75,10 +75,13 @@ class Exchange {
  private:
   struct ChoiceRecord {
     ResponseFormat::WholeChoice whole;
+    std::unique_ptr<AnswerReader> reader;  // of a chat
     TimePoint last_token{};
     int tokens = 0;
     bool ended = false;
   };
+  void read_answer(ChoiceDelta& delta, ChoiceRecord& record) const;
+  void keep(const ChoiceDelta& delta, ChoiceRecord& record) const;
   void observe_token(ChoiceRecord& record, size_t attempt, TimePoint now);
   void observe_first_token(size_t attempt, TimePoint now);
   void observe_end(TimePoint now);

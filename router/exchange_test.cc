@@ -268,5 +268,59 @@ TEST_F(ExchangeTest, SendsEveryTokenIdOfAStreamThatAskedForThem) {
   }
 }
 
+TEST_F(ExchangeTest, PartsTheAnswersOfChats) {
+  for (const bool stream : {false, true}) {
+    ApiRequest request = chat(std::string(R"({"messages":[{"role":"user","content":"a"}],
+        "tools":[{"type":"function","function":{"name":"f"}}],"stream":)") +
+                                  (stream ? "true}" : "false}"),
+                              tokenizer_);
+    request.prompts.push_back({{1}});
+    request.answer.has_calls = true;
+    request.answer.has_reasoning = true;
+    Exchange one = exchange(std::move(request));
+    const std::string text =
+        "<think>hm</think>Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}"
+        "\n</tool_call>";
+    for (size_t i = 0; i < text.size(); ++i) {
+      const bool last = i + 1 == text.size();
+      one.deliver(
+          delta(0, text.substr(i, 1), i == 0, last ? FinishReason::kStop : FinishReason::kNone), 0,
+          0, start_ + 10ms);
+    }
+    one.finish(start_ + 21ms, {}, "d0");
+    std::string content;
+    std::string reasoning;
+    std::string arguments;
+    std::string finish;
+    const auto read = [&](const boost::json::value& choice, const boost::json::object& message) {
+      const auto add = [](std::string& to, const boost::json::object& from, const char* name) {
+        const boost::json::value* value = from.if_contains(name);
+        to += value != nullptr && value->is_string() ? value->as_string().c_str() : "";
+      };
+      add(content, message, "content");
+      add(reasoning, message, "reasoning_content");
+      if (const boost::json::value* calls = message.if_contains("tool_calls")) {
+        add(arguments, calls->at(0).at("function").as_object(), "arguments");
+      }
+      add(finish, choice.as_object(), "finish_reason");
+    };
+    if (!stream) {
+      const boost::json::value choice = json(responder_->body()).at("choices").at(0);
+      read(choice, choice.at("message").as_object());
+    }
+    for (const std::string& event :
+         stream ? events(responder_->body()) : std::vector<std::string>{}) {
+      if (event != "[DONE]") {
+        const boost::json::value choice = json(event).at("choices").at(0);
+        read(choice, choice.at("delta").as_object());
+      }
+    }
+    EXPECT_EQ(content, "Let me see.");
+    EXPECT_EQ(reasoning, "hm");
+    EXPECT_EQ(arguments, "{\"a\": 1}");
+    EXPECT_EQ(finish, "tool_calls");
+  }
+}
+
 }  // namespace
 }  // namespace baton::router

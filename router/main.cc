@@ -67,7 +67,9 @@ Status run(const config::Startup& startup, int stop_fd) {
                          wire::Listener::bind(context, config.router.control));
   BATON_ASSIGN_OR_RETURN(const tokenizer::Tokenizer vocab,
                          tokenizer::load_tokenizer(config.model.path));
-  BATON_ASSIGN_OR_RETURN(const ChatPrompt chat, ChatPrompt::create(vocab));
+  BATON_ASSIGN_OR_RETURN(
+      const ChatPrompt chat,
+      ChatPrompt::create(vocab, {config.router.tool_format, config.router.reasoning}));
   metrics::Registry registry(
       {.program = metrics::kByRouter, .model_name = config.model.name, .worker = ""});
 

@@ -137,7 +137,7 @@ void RouterLoop::begin(NewExchange command) {
           tokenizer_, choice,
           ChoiceStream::Options{request.stop, request.include_stop_text,
                                 request.skip_special_tokens, request.sampling.min_tokens,
-                                request.sampling.stop_token_ids});
+                                request.sampling.stop_token_ids, request.answer.shown_ids});
     }
     RouterRun& placed = *run;
     const RequestId key = placed.key().request;

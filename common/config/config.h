@@ -19,6 +19,9 @@ enum class Numerics : uint8_t { kInvariant, kFast };
 enum class LocalPrefill : uint8_t { kAuto, kNever, kAlways };
 enum class Isa : uint8_t { kAuto, kScalar, kAvx2, kAvx512, kAmx };
 enum class Role : uint8_t { kRouter, kPrefill, kDecode };
+// How a model writes calls of functions; what auto means says its chat template.
+enum class ToolFormat : uint8_t { kAuto, kHermes, kLlama3, kMistral };
+enum class Reasoning : uint8_t { kAuto, kSplit, kKeep };
 enum class Waiting : uint8_t { kAuto, kSpin, kYield };  // of idle compute threads
 
 // Text as it stands in the file and in logs: "prefill", "avx512".
@@ -54,6 +57,8 @@ struct Router {
   std::vector<std::string> cors_origins;
   bool metrics_need_key = false;
   LocalPrefill local_prefill = LocalPrefill::kAuto;
+  ToolFormat tool_format = ToolFormat::kAuto;
+  Reasoning reasoning = Reasoning::kAuto;
   Duration drain = 30s;
   std::string request_log;
   Duration request_timeout = 600s;  // for a whole request

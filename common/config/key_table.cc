@@ -13,6 +13,9 @@ constexpr double kTera = 1ull << 40;
 constexpr std::array<std::string_view, 2> kNumericsNames = {"invariant", "fast"};
 constexpr std::array<std::string_view, 5> kIsaNames = {"auto", "scalar", "avx2", "avx512", "amx"};
 constexpr std::array<std::string_view, 3> kLocalPrefillNames = {"auto", "never", "always"};
+constexpr std::array<std::string_view, 4> kToolFormatNames = {"auto", "hermes", "llama3",
+                                                              "mistral"};
+constexpr std::array<std::string_view, 3> kReasoningNames = {"auto", "split", "keep"};
 constexpr std::array<std::string_view, 3> kWaitingNames = {"auto", "spin", "yield"};
 constexpr std::array<std::string_view, 4> kLogLevelNames = {"debug", "info", "warn", "error"};
 constexpr std::array<std::string_view, 2> kLogFormatNames = {"text", "json"};
@@ -37,6 +40,10 @@ std::vector<Row> router_rows(Router& router) {
       {"router", "metrics_need_key", &router.metrics_need_key, "Whether /metrics asks for a key."},
       {"router", "local_prefill", choice(router.local_prefill, kLocalPrefillNames),
        "Prefill on the decode worker itself. auto: when it is predicted to be faster."},
+      {"router", "tool_format", choice(router.tool_format, kToolFormatNames),
+       "How the model writes calls of functions. auto: as its chat template shows."},
+      {"router", "reasoning", choice(router.reasoning, kReasoningNames),
+       "split: what stands in <think> comes as reasoning_content. auto: if the template has it."},
       {"router", "drain", &router.drain, "How long running requests may take to end after SIGTERM.",
        Form::kPlain, 0, kForever},
       {"router", "request_log", &router.request_log,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/grammar/char_class.h"
+#include "common/grammar/json_schema.h"
 #include "common/grammar/regex.h"
 #include "common/grammar/text_reader.h"
 #include "common/tokenizer/utf8.h"
@@ -20,7 +21,7 @@ class EbnfReader {
  public:
   EbnfReader(std::string_view text, Expressions& out) : reader_(text), out_(out) {}
 
-  Status read() {
+  Status read(std::span<const std::string> schemas) {
     rule_of("root");
     skip_space();
     while (!reader_.at_end()) {
@@ -29,6 +30,7 @@ class EbnfReader {
         return reader_.error("more than " + std::to_string(kMaxEbnfRules) + " rules");
       }
     }
+    BATON_RETURN_IF_ERROR(define_schemas(schemas));
     for (const auto& [name, number] : rules_) {
       if (out_.rules()[static_cast<size_t>(number)] < 0) {
         return invalid_argument("the rule " + name + " is not defined");
@@ -38,6 +40,22 @@ class EbnfReader {
   }
 
  private:
+  Status define_schemas(std::span<const std::string> schemas) {
+    if (schemas.empty()) {
+      return Status();
+    }
+    JsonText parts(out_);
+    for (size_t i = 0; i < schemas.size(); ++i) {
+      const std::string name = "schema-" + std::to_string(i + 1);
+      const int32_t rule = rule_of(name);
+      if (out_.rules()[static_cast<size_t>(rule)] >= 0) {
+        return invalid_argument("the rule " + name + " is defined twice");
+      }
+      BATON_RETURN_IF_ERROR(read_json_schema(schemas[i], rule, parts, out_));
+    }
+    return Status();
+  }
+
   int32_t rule_of(const std::string& name) {
     const auto found = rules_.find(name);
     return found != rules_.end() ? found->second
@@ -191,10 +209,15 @@ class EbnfReader {
 }  // namespace
 
 Status read_ebnf(std::string_view text, Expressions& out) {
+  return read_ebnf_with_schemas(text, {}, out);
+}
+
+Status read_ebnf_with_schemas(std::string_view text, std::span<const std::string> schemas,
+                              Expressions& out) {
   if (!tokenizer::is_valid_utf8(text)) {
     return invalid_argument("the grammar is not UTF-8");
   }
-  return EbnfReader(text, out).read();
+  return EbnfReader(text, out).read(schemas);
 }
 
 }  // namespace baton::grammar

@@ -5,11 +5,18 @@
 
 #include "common/grammar/ebnf.h"
 #include "common/grammar/json_schema.h"
+#include "common/grammar/json_text.h"
 #include "common/grammar/regex.h"
 #include "common/tokenizer/vocabulary_from_gguf.h"
 
 namespace baton::grammar {
 namespace {
+
+void read_json_object(Expressions& out) {
+  const int32_t root = out.new_rule();
+  JsonText text(out);
+  out.define(root, text.any_object());
+}
 
 Status read_choices(const std::vector<std::string>& texts, Expressions& out) {
   const int32_t root = out.new_rule();
@@ -49,6 +56,8 @@ Status read(const Source& source, Expressions& out) {
       return read_ebnf(source.texts[0], out);
     case Kind::kChoice:
       return read_choices(source.texts, out);
+    case Kind::kEbnfWithSchemas:
+      return read_ebnf_with_schemas(source.texts[0], std::span(source.texts).subspan(1), out);
     case Kind::kNone:
     case Kind::kJsonObject:
       break;

@@ -19,11 +19,12 @@ namespace baton::grammar {
 // Values go over the wire and are never renumbered.
 enum class Kind : uint8_t {
   kNone = 0,
-  kJsonObject = 1,  // no text
-  kJsonSchema = 2,  // the schema
-  kRegex = 3,       // an expression that the whole output matches
-  kEbnf = 4,        // ebnf.h
-  kChoice = 5,      // one text or the other
+  kJsonObject = 1,       // no text
+  kJsonSchema = 2,       // the schema
+  kRegex = 3,            // an expression that the whole output matches
+  kEbnf = 4,             // ebnf.h
+  kChoice = 5,           // one text or the other
+  kEbnfWithSchemas = 6,  // EBNF whose rules schema-1, schema-2, ... are the JSON schemas after it
 };
 
 struct Source {

@@ -19,6 +19,25 @@ TEST(GrammarTest, EachKindHasItsReader) {
   EXPECT_FALSE(*accepts({Kind::kChoice, {"no", "yes"}}, "ye"));
 }
 
+TEST(GrammarTest, EbnfMayNameSchemas) {
+  const Source source{Kind::kEbnfWithSchemas,
+                      {"root ::= (\"a\" schema-1 | \"b\" schema-2)+",
+                       R"({"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}},
+                           "required": ["x"], "$defs": {"n": {"enum": [1, 2]}}})",
+                       R"({"$ref": "#/$defs/n", "$defs": {"n": {"type": "null"}}})"}};
+  EXPECT_TRUE(*accepts(source, R"(a{"x": 2}bnulla{"x": 1})"));
+  EXPECT_FALSE(*accepts(source, R"(a{"x": null})"));
+  EXPECT_FALSE(*accepts(source, "b1"));
+  EXPECT_EQ(compile({Kind::kEbnfWithSchemas, {"root ::= schema-2", "true"}}).status(),
+            invalid_argument("the rule schema-2 is not defined"));
+  EXPECT_EQ(
+      compile({Kind::kEbnfWithSchemas, {"root ::= schema-1 schema-1 ::= \"x\"", "true"}}).status(),
+      invalid_argument("the rule schema-1 is defined twice"));
+  EXPECT_EQ(
+      compile({Kind::kEbnfWithSchemas, {"root ::= schema-1", R"({"not": {}})"}}).status().code(),
+      StatusCode::kUnsupported);
+}
+
 TEST(GrammarTest, WrongSourcesAreErrors) {
   EXPECT_EQ(compile({Kind::kRegex, {}}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(compile({Kind::kNone, {"x"}}).status().code(), StatusCode::kInvalidArgument);

@@ -83,11 +83,12 @@ bool has_type(const json::value& value, std::string_view type) {
 
 class SchemaReader {
  public:
-  SchemaReader(const json::value& root, Expressions& out) : root_(root), out_(out), text_(out) {}
+  SchemaReader(const json::value& root, JsonText& parts, Expressions& out)
+      : root_(root), out_(out), text_(parts) {}
 
-  Status read() {
+  Status read(int32_t root_rule) {
     BATON_ASSIGN_OR_RETURN(const ExprId body, schema(root_, "#", 0));
-    out_.define(0, body);
+    out_.define(root_rule, body);
     while (!pending_.empty()) {
       const auto [reference, rule] = pending_.back();
       pending_.pop_back();
@@ -570,7 +571,7 @@ class SchemaReader {
 
   const json::value& root_;
   Expressions& out_;
-  JsonText text_;
+  JsonText& text_;
   std::map<std::string, int32_t> references_;
   std::vector<std::pair<std::string, int32_t>> pending_;
 };
@@ -578,6 +579,12 @@ class SchemaReader {
 }  // namespace
 
 Status read_json_schema(std::string_view text, Expressions& out) {
+  const int32_t root = out.new_rule();
+  JsonText parts(out);
+  return read_json_schema(text, root, parts, out);
+}
+
+Status read_json_schema(std::string_view text, int32_t rule, JsonText& parts, Expressions& out) {
   json::error_code error;
   json::parse_options options;
   options.max_depth = 8 * kMaxSchemaDepth;
@@ -585,14 +592,7 @@ Status read_json_schema(std::string_view text, Expressions& out) {
   if (error) {
     return invalid_argument("the schema is not JSON, or nested too deeply: " + error.message());
   }
-  out.new_rule();
-  return SchemaReader(root, out).read();
-}
-
-void read_json_object(Expressions& out) {
-  const int32_t root = out.new_rule();
-  JsonText text(out);
-  out.define(root, text.any_object());
+  return SchemaReader(root, parts, out).read(rule);
 }
 
 }  // namespace baton::grammar

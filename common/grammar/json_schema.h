@@ -19,6 +19,7 @@
 
 #include "common/base/status.h"
 #include "common/grammar/expressions.h"
+#include "common/grammar/json_text.h"
 
 namespace baton::grammar {
 
@@ -27,7 +28,7 @@ inline constexpr int kMaxSchemaDepth = 64;
 // Defines rule 0 of `out`. invalid_argument: not JSON, or no schema (an unknown type, a reference
 // to nothing, bounds that cross); unsupported: a keyword as above.
 Status read_json_schema(std::string_view text, Expressions& out);
-// Any JSON object.
-void read_json_object(Expressions& out);
+// Defines `rule`; `parts`, of the same pool, may serve several schemas.
+Status read_json_schema(std::string_view text, int32_t rule, JsonText& parts, Expressions& out);
 
 }  // namespace baton::grammar

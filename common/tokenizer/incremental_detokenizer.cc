@@ -2,9 +2,9 @@
 
 namespace baton::tokenizer {
 
-std::string IncrementalDetokenizer::feed(TokenId id) {
+std::string IncrementalDetokenizer::feed(TokenId id, bool shown) {
   std::string text;
-  if (!(options_.skip_special && tokenizer_->is_special(id))) {
+  if (shown || !options_.skip_special || !tokenizer_->is_special(id)) {
     assembler_.append(tokenizer_->token_bytes(id), text);
   }
   return text;

@@ -22,8 +22,9 @@ class IncrementalDetokenizer final {
   explicit IncrementalDetokenizer(const Tokenizer& tokenizer, const DecodeOptions& options = {})
       : tokenizer_(&tokenizer), options_(options) {}
 
-  // The text that is complete now; often empty. Ids outside the vocabulary add nothing.
-  std::string feed(TokenId id);
+  // The text that is complete now; often empty. Ids outside the vocabulary add nothing. `shown`: a
+  // special token is not left out, whatever the options say.
+  std::string feed(TokenId id, bool shown = false);
   // The end of the stream: U+FFFD if a character was cut off, else nothing. Ready for a new stream
   // afterwards.
   std::string finish();

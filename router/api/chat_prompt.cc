@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "common/tokenizer/chat_template/value_json.h"
+#include "router/tool_calls/history.h"
 
 namespace baton::router {
 namespace {
@@ -14,6 +15,26 @@ constexpr std::string_view kMark = "\xEF\xA3\xBF";
 
 std::string placeholder(size_t number) {
   return std::string(kMark) + std::to_string(number) + std::string(kMark);
+}
+
+// Where the last message ends that an answer goes on from: a mark that no text has (those of users
+// are hidden), and a space, whose loss tells that the template trims contents.
+constexpr std::string_view kCut = "\xEF\xA3\xBF\xEF\xA3\xBE ";
+
+Status cut_at_mark(std::string& rendered) {
+  const std::string_view mark = kCut.substr(0, kCut.size() - 1);
+  const size_t at = rendered.rfind(mark);
+  if (at == std::string::npos) {
+    return invalid_argument(
+        "the chat template does not print the last message, so that it cannot "
+        "be continued");
+  }
+  const bool trims = !std::string_view(rendered).substr(at).starts_with(kCut);
+  rendered.erase(at);
+  if (trims) {
+    rendered.erase(rendered.find_last_not_of(" \n\t\r") + 1);
+  }
+  return Status();
 }
 
 // Templates of text models expect a string: text parts are joined by line feeds, as vLLM does.
@@ -32,7 +53,7 @@ boost::json::value plain_content(const boost::json::value& content) {
   return boost::json::value(text);
 }
 
-boost::json::value plain_messages(const boost::json::value& messages) {
+boost::json::array plain_messages(const boost::json::value& messages) {
   boost::json::array out;
   for (const boost::json::value& message : messages.get_array()) {
     boost::json::object copy = message.get_object();
@@ -46,26 +67,59 @@ boost::json::value plain_messages(const boost::json::value& messages) {
 
 }  // namespace
 
-Result<ChatPrompt> ChatPrompt::create(const tokenizer::Tokenizer& tokenizer) {
+Result<ChatPrompt> ChatPrompt::create(const tokenizer::Tokenizer& tokenizer, Options options) {
   ChatPrompt prompt(tokenizer);
+  prompt.find_special_texts();
   if (!tokenizer.chat_template().empty()) {
     BATON_ASSIGN_OR_RETURN(chat_template::ChatTemplate parsed,
                            chat_template::ChatTemplate::parse(tokenizer.chat_template()));
     prompt.template_ = std::move(parsed);
+    prompt.study_template(options);
   }
-  for (size_t id = 0; id < tokenizer.vocab_size(); ++id) {
+  return prompt;
+}
+
+void ChatPrompt::find_special_texts() {
+  for (size_t id = 0; id < tokenizer_->vocab_size(); ++id) {
     const auto token = static_cast<TokenId>(id);
-    if (tokenizer.is_special(token) && !tokenizer.token_text(token).empty()) {
-      prompt.special_.emplace_back(tokenizer.token_text(token));
+    if (tokenizer_->is_special(token) && !tokenizer_->token_text(token).empty()) {
+      special_.emplace_back(tokenizer_->token_text(token));
     }
   }
-  prompt.begins_special_[static_cast<unsigned char>(kMark[0])] = true;
-  for (const std::string& token : prompt.special_) {
-    prompt.begins_special_[static_cast<unsigned char>(token[0])] = true;
+  begins_special_[static_cast<unsigned char>(kMark[0])] = true;
+  for (const std::string& token : special_) {
+    begins_special_[static_cast<unsigned char>(token[0])] = true;
   }
-  std::sort(prompt.special_.begin(), prompt.special_.end(),
+  std::sort(special_.begin(), special_.end(),
             [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
-  return prompt;
+}
+
+void ChatPrompt::study_template(const Options& options) {
+  const std::string& source = tokenizer_->chat_template();
+  traits_ = traits_of(*template_, text_of(tokenizer_->bos_id()), text_of(tokenizer_->eos_id()));
+  const std::optional<CallForm> seen = call_form_in(source);
+  form_.call_form = seen.value_or(CallForm::kHermes);
+  switch (options.tool_format) {
+    case config::ToolFormat::kAuto:
+      traits_.has_tools = traits_.has_tools && seen.has_value();
+      break;
+    case config::ToolFormat::kHermes:
+      form_.call_form = CallForm::kHermes;
+      break;
+    case config::ToolFormat::kLlama3:
+      form_.call_form = CallForm::kLlama3;
+      break;
+    case config::ToolFormat::kMistral:
+      form_.call_form = CallForm::kMistral;
+      break;
+  }
+  form_.has_reasoning = options.reasoning == config::Reasoning::kSplit ||
+                        (options.reasoning == config::Reasoning::kAuto &&
+                         source.find(kThinkEnd) != std::string::npos);
+}
+
+std::string ChatPrompt::text_of(std::optional<TokenId> id) const {
+  return id ? std::string(tokenizer_->token_text(*id)) : std::string();
 }
 
 // Length of the special token, or mark, that `text` begins with; 0 for none.
@@ -163,33 +217,81 @@ std::vector<TokenId> ChatPrompt::encode(std::string_view rendered,
   return out;
 }
 
-Result<std::vector<TokenId>> ChatPrompt::tokens(const ApiRequest& request,
-                                                std::chrono::sys_seconds now) const {
+Result<chat_template::RenderInput> ChatPrompt::input_of(const ApiRequest& request,
+                                                        std::vector<std::string>& hidden) const {
+  const boost::json::array& tools = request.tools.offered;
+  boost::json::array plain = plain_messages(request.messages);
+  boost::json::value messages = messages_for(plain, tools, traits_, form_.call_form);
+  const auto shown = [&](const boost::json::value& value) {
+    return request.parse_special ? value : hide_special(value, hidden);
+  };
+  messages = shown(messages);
+  if (request.continue_final_message) {
+    boost::json::object& last = messages.get_array().back().get_object();
+    last["content"] = std::string(last["content"].get_string()) + std::string(kCut);
+  }
+  chat_template::RenderInput input;
+  BATON_ASSIGN_OR_RETURN(input.messages, chat_template::value_from_json(messages));
+  if (!tools.empty() && traits_.has_tools) {
+    BATON_ASSIGN_OR_RETURN(input.tools, chat_template::value_from_json(shown(tools)));
+  }
+  input.add_generation_prompt = request.add_generation_prompt;
+  input.bos_token = text_of(tokenizer_->bos_id());
+  input.eos_token = text_of(tokenizer_->eos_id());
+  for (const auto& argument : request.template_arguments) {
+    BATON_ASSIGN_OR_RETURN(chat_template::Value value,
+                           chat_template::value_from_json(shown(argument.value())));
+    input.extra.emplace_back(std::string(argument.key()), std::move(value));
+  }
+  return input;
+}
+
+// What the end of the prompt says of the text that follows.
+AnswerForm ChatPrompt::answer_form(const ApiRequest& request, std::string_view rendered) const {
+  AnswerForm form = form_;
+  form.has_calls = request.tools.may_call();
+  form.shows_reasoning = request.include_reasoning;
+  rendered = rendered.substr(0, rendered.find_last_not_of(" \n") + 1);
+  if (form.has_reasoning && rendered.ends_with(kThinkEnd)) {
+    form.has_reasoning = false;  // the template says that there is none
+  }
+  // An answer that has its form from the first token on has no room for reasoning.
+  form.begins_in_reasoning =
+      form.has_reasoning && rendered.ends_with(kThinkBegin) && request.sampling.grammar_kind == 0;
+  for (const std::string_view marker : form_markers(form.call_form)) {
+    const bool used =
+        marker == kThinkBegin || marker == kThinkEnd ? form.has_reasoning : form.has_calls;
+    const std::optional<TokenId> id = tokenizer_->find_token(marker);
+    if (used && id && tokenizer_->is_special(*id)) {
+      form.shown_ids.push_back(*id);
+    }
+  }
+  return form;
+}
+
+Result<ChatTurn> ChatPrompt::turn(const ApiRequest& request, std::chrono::sys_seconds now) const {
   if (!template_) {
     return unsupported("the model file has no chat template; use /v1/completions");
   }
   std::vector<std::string> hidden;
-  boost::json::value messages = plain_messages(request.messages);
-  if (!request.parse_special) {
-    messages = hide_special(messages, hidden);
-  }
-  chat_template::RenderInput input;
-  BATON_ASSIGN_OR_RETURN(input.messages, chat_template::value_from_json(messages));
-  input.add_generation_prompt = request.add_generation_prompt;
-  const auto text_of = [this](std::optional<TokenId> id) {
-    return id ? std::string(tokenizer_->token_text(*id)) : std::string();
-  };
-  input.bos_token = text_of(tokenizer_->bos_id());
-  input.eos_token = text_of(tokenizer_->eos_id());
-  for (const auto& argument : request.template_arguments) {
-    const boost::json::value shown =
-        request.parse_special ? argument.value() : hide_special(argument.value(), hidden);
-    BATON_ASSIGN_OR_RETURN(chat_template::Value value, chat_template::value_from_json(shown));
-    input.extra.emplace_back(std::string(argument.key()), std::move(value));
-  }
+  BATON_ASSIGN_OR_RETURN(chat_template::RenderInput input, input_of(request, hidden));
   input.now = now;
-  BATON_ASSIGN_OR_RETURN(const std::string rendered, template_->render(input));
-  return encode(rendered, hidden);
+  BATON_ASSIGN_OR_RETURN(std::string rendered, template_->render(input));
+  if (request.continue_final_message) {
+    BATON_RETURN_IF_ERROR(cut_at_mark(rendered));
+  }
+  ChatTurn turn;
+  turn.answer = answer_form(request, rendered);
+  turn.tokens = encode(rendered, hidden);
+  // Where a control token begins calls, no grammar can ask for it: the prompt ends with it.
+  const std::optional<TokenId> marker = tokenizer_->find_token(call_marker(turn.answer.call_form));
+  if (request.tools.must_call() && turn.answer.call_form == CallForm::kMistral &&
+      !turn.answer.begins_in_reasoning && marker && tokenizer_->is_special(*marker)) {
+    turn.tokens.push_back(*marker);
+    turn.answer.begins_in_calls = true;
+    turn.answer.has_reasoning = false;
+  }
+  return turn;
 }
 
 }  // namespace baton::router

@@ -8,23 +8,40 @@
 #include <chrono>
 #include <optional>
 
+#include "common/config/config.h"
 #include "common/tokenizer/chat_template/chat_template.h"
 #include "router/api/request.h"
+#include "router/tool_calls/template_traits.h"
 
 namespace baton::router {
 
+// A conversation, ready to be answered.
+struct ChatTurn {
+  std::vector<TokenId> tokens;
+  AnswerForm answer;  // how the text that follows is to be read
+};
+
 class ChatPrompt {
  public:
+  struct Options {
+    config::ToolFormat tool_format = config::ToolFormat::kAuto;
+    config::Reasoning reasoning = config::Reasoning::kAuto;
+  };
   // `tokenizer` outlives this. A tokenizer without a template gives a ChatPrompt that refuses
   // every conversation by name.
-  static Result<ChatPrompt> create(const tokenizer::Tokenizer& tokenizer);
+  static Result<ChatPrompt> create(const tokenizer::Tokenizer& tokenizer, Options options);
 
   // Thread-safe. invalid_argument with the template's own words when it refuses the conversation.
-  Result<std::vector<TokenId>> tokens(const ApiRequest& request,
-                                      std::chrono::sys_seconds now) const;
+  Result<ChatTurn> turn(const ApiRequest& request, std::chrono::sys_seconds now) const;
 
  private:
   explicit ChatPrompt(const tokenizer::Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  void find_special_texts();
+  void study_template(const Options& options);
+  Result<chat_template::RenderInput> input_of(const ApiRequest& request,
+                                              std::vector<std::string>& hidden) const;
+  AnswerForm answer_form(const ApiRequest& request, std::string_view rendered) const;
+  std::string text_of(std::optional<TokenId> id) const;
   boost::json::value hide_special(const boost::json::value& value,
                                   std::vector<std::string>& hidden) const;
   std::vector<TokenId> encode(std::string_view rendered,
@@ -33,6 +50,8 @@ class ChatPrompt {
 
   const tokenizer::Tokenizer* tokenizer_;
   std::optional<chat_template::ChatTemplate> template_;
+  TemplateTraits traits_;
+  AnswerForm form_;                   // of every answer; what a request adds is added to a copy
   std::vector<std::string> special_;  // texts of special tokens, longest first
   std::array<bool, 256> begins_special_{};
 };

@@ -13,15 +13,15 @@ constexpr std::chrono::sys_seconds kNow{std::chrono::seconds(1'700'000'000)};
 class ChatPromptTest : public testing::Test {
  protected:
   ChatPrompt prompt() const {
-    Result<ChatPrompt> made = ChatPrompt::create(tokenizer_);
+    Result<ChatPrompt> made = ChatPrompt::create(tokenizer_, {});
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return std::move(made).value();
   }
   std::vector<TokenId> tokens(const std::string& messages, const std::string& fields = "") const {
     const ApiRequest request = chat("{\"messages\":" + messages + fields + "}", tokenizer_);
-    const Result<std::vector<TokenId>> ids = prompt().tokens(request, kNow);
-    EXPECT_TRUE(ids.ok()) << ids.status().to_string();
-    return ids.ok() ? *ids : std::vector<TokenId>{};
+    const Result<ChatTurn> turn = prompt().turn(request, kNow);
+    EXPECT_TRUE(turn.ok()) << turn.status().to_string();
+    return turn.ok() ? turn->tokens : std::vector<TokenId>{};
   }
   std::string text(const std::vector<TokenId>& ids) const {
     return tokenizer_.decode(ids, {.skip_special = false});
@@ -104,7 +104,7 @@ TEST_F(ChatPromptTest, JoinsTextPartsByLineFeeds) {
 
 // A tokenizer with another template and the vocabulary of the tiny model.
 Result<ChatPrompt> with_template(const tokenizer::Tokenizer& tokenizer) {
-  return ChatPrompt::create(tokenizer);
+  return ChatPrompt::create(tokenizer, {});
 }
 
 tokenizer::Tokenizer bytes_tokenizer(std::string chat_template) {
@@ -124,7 +124,7 @@ TEST_F(ChatPromptTest, RefusesConversationsOfAModelWithoutATemplate) {
   const Result<ChatPrompt> made = with_template(tokenizer);
   ASSERT_TRUE(made.ok());
   const ApiRequest request = chat(R"({"messages":[{"role":"user","content":"a"}]})", tokenizer);
-  EXPECT_EQ(made->tokens(request, kNow).status().message(),
+  EXPECT_EQ(made->turn(request, kNow).status().message(),
             "the model file has no chat template; use /v1/completions");
 }
 
@@ -134,7 +134,7 @@ TEST_F(ChatPromptTest, PassesOnTheTemplatesOwnRefusal) {
   const Result<ChatPrompt> made = with_template(tokenizer);
   ASSERT_TRUE(made.ok());
   const ApiRequest request = chat(R"({"messages":[{"role":"user","content":"a"}]})", tokenizer);
-  const Status status = made->tokens(request, kNow).status();
+  const Status status = made->turn(request, kNow).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("roles must alternate"), std::string::npos);
 }
@@ -151,7 +151,7 @@ TEST_F(ChatPromptTest, GivesTemplateArgumentsToTheTemplate) {
   const ApiRequest request = chat(R"({"messages":[{"role":"user","content":"a"}],
       "chat_template_kwargs":{"think":true}})",
                                   tokenizer);
-  EXPECT_EQ(*made->tokens(request, kNow), (std::vector<TokenId>{0, 1}));
+  EXPECT_EQ(made->turn(request, kNow)->tokens, (std::vector<TokenId>{0, 1}));
 }
 
 TEST_F(ChatPromptTest, SurvivesATemplateThatCutsPlaceholdersApart) {
@@ -161,9 +161,107 @@ TEST_F(ChatPromptTest, SurvivesATemplateThatCutsPlaceholdersApart) {
   ASSERT_TRUE(made.ok());
   const ApiRequest request =
       chat(R"({"messages":[{"role":"user","content":"<|end|>a"}]})", tokenizer);
-  const Result<std::vector<TokenId>> ids = made->tokens(request, kNow);
-  ASSERT_TRUE(ids.ok());
-  EXPECT_EQ(std::count(ids->begin(), ids->end(), 2), 0);
+  const Result<ChatTurn> turn = made->turn(request, kNow);
+  ASSERT_TRUE(turn.ok());
+  EXPECT_EQ(std::count(turn->tokens.begin(), turn->tokens.end(), 2), 0);
+}
+
+constexpr const char* kTool =
+    R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])";
+constexpr const char* kAsked = R"([{"role":"user","content":"Q"}])";
+
+TEST_F(ChatPromptTest, TellsAModelWithoutToolsOfThem) {
+  const std::string offered = text(tokens(kAsked, kTool));
+  EXPECT_TRUE(offered.starts_with("<|im_start|>system\n# Tools\n"));
+  EXPECT_NE(offered.find("{\"type\": \"function\", \"function\": {\"name\": \"f\""),
+            std::string::npos);
+  EXPECT_EQ(tokens(kAsked, kTool + std::string(R"(,"tool_choice":"none")")), tokens(kAsked));
+}
+
+TEST_F(ChatPromptTest, SaysHowTheAnswerIsToBeRead) {
+  const auto answer = [this](const ChatPrompt& made, const std::string& fields) {
+    const ApiRequest request =
+        chat("{\"messages\":" + std::string(kAsked) + fields + "}", tokenizer_);
+    const Result<ChatTurn> turn = made.turn(request, kNow);
+    EXPECT_TRUE(turn.ok()) << turn.status().to_string();
+    return turn->answer;
+  };
+  const ChatPrompt plain = prompt();
+  EXPECT_FALSE(answer(plain, "").has_calls);
+  EXPECT_TRUE(answer(plain, kTool).has_calls);
+  EXPECT_EQ(answer(plain, kTool).call_form, CallForm::kHermes);
+  EXPECT_FALSE(answer(plain, "").has_reasoning);
+  const ChatPrompt forced =
+      ChatPrompt::create(tokenizer_, {config::ToolFormat::kLlama3, config::Reasoning::kSplit})
+          .value();
+  EXPECT_EQ(answer(forced, kTool).call_form, CallForm::kLlama3);
+  EXPECT_TRUE(answer(forced, "").has_reasoning);
+  EXPECT_FALSE(answer(forced, R"(,"include_reasoning":false)").shows_reasoning);
+}
+
+TEST_F(ChatPromptTest, SeesHowAPromptEnds) {
+  const auto answer = [](std::string_view end, const std::string& fields = "") {
+    const tokenizer::Tokenizer tokenizer =
+        bytes_tokenizer("{{ messages[0].content }}{# </think> #}" + std::string(end));
+    const Result<ChatPrompt> made = with_template(tokenizer);
+    EXPECT_TRUE(made.ok());
+    const ApiRequest request =
+        chat(R"({"messages":[{"role":"user","content":"a"}])" + fields + "}", tokenizer);
+    return made->turn(request, kNow)->answer;
+  };
+  EXPECT_TRUE(answer("").has_reasoning);
+  EXPECT_FALSE(answer("").begins_in_reasoning);
+  EXPECT_TRUE(answer("<think>\n").begins_in_reasoning);
+  EXPECT_FALSE(answer("<think>\n\n</think>\n\n").has_reasoning);
+  EXPECT_FALSE(
+      answer("<think>", R"(,"response_format":{"type":"json_object"})").begins_in_reasoning);
+}
+
+TEST_F(ChatPromptTest, EndsThePromptWithAMarkerThatNoGrammarCanAskFor) {
+  tokenizer::VocabularySpec spec;
+  spec.model = "gpt2";
+  spec.pre_tokenizer = "smollm";
+  spec.tokens = {"a", "b", "[TOOL_CALLS]"};
+  spec.token_types = {1, 1, 3};
+  spec.chat_template = "{{ messages[-1].content }}{# [TOOL_CALLS] #}";
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::create(std::move(spec)).value();
+  const ChatPrompt made = ChatPrompt::create(tokenizer, {}).value();
+  const auto turn = [&](const std::string& fields) {
+    const ApiRequest request =
+        chat(R"({"messages":[{"role":"user","content":"a"}])" + fields + "}", tokenizer);
+    return made.turn(request, kNow).value();
+  };
+  const ChatTurn free = turn(kTool);
+  EXPECT_EQ(free.answer.shown_ids, (std::vector<TokenId>{2}));
+  EXPECT_FALSE(free.answer.begins_in_calls);
+  EXPECT_TRUE(turn("").answer.shown_ids.empty());
+  const ChatTurn forced = turn(kTool + std::string(R"(,"tool_choice":"required")"));
+  EXPECT_TRUE(forced.answer.begins_in_calls);
+  EXPECT_EQ(forced.tokens.back(), 2);
+}
+
+TEST_F(ChatPromptTest, GoesOnFromTheLastMessage) {
+  const std::string turns = R"([{"role":"user","content":"Q"},{"role":"assistant","content":)";
+  const std::string all =
+      text(tokens(turns + "\"One two\"}]", R"(,"continue_final_message":true)"));
+  EXPECT_TRUE(all.ends_with("<|im_start|>assistant\nOne two")) << all;
+  EXPECT_TRUE(text(tokens(turns + "\"One \"}]", R"(,"continue_final_message":true)"))
+                  .ends_with("<|im_start|>assistant\nOne "));
+  EXPECT_TRUE(text(tokens(turns + "\"<|im_end|>\"}]", R"(,"continue_final_message":true)"))
+                  .ends_with("<|im_start|>assistant\n<|im_end|>"));
+  const auto with = [](const std::string& source) {
+    const tokenizer::Tokenizer tokenizer = bytes_tokenizer(source);
+    const ChatPrompt made = ChatPrompt::create(tokenizer, {}).value();
+    const ApiRequest request = chat(R"({"messages":[{"role":"assistant","content":" ab "}],
+        "continue_final_message":true})",
+                                    tokenizer);
+    const Result<ChatTurn> turn = made.turn(request, kNow);
+    return turn.ok() ? tokenizer.decode(turn->tokens, {.skip_special = false})
+                     : turn.status().message();
+  };
+  EXPECT_EQ(with("a{{ messages[-1].content|trim }}b"), "aab");
+  EXPECT_EQ(with("a"),
+            "the chat template does not print the last message, so that it cannot be continued");
 }
 
 }  // namespace

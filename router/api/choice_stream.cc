@@ -21,7 +21,9 @@ ChoiceDelta ChoiceStream::push(TokenId id, const wire::TokenLogprob* logprob,
   const bool stopped = std::find(stop_ids.begin(), stop_ids.end(), id) != stop_ids.end();
   const bool hidden = finish == wire::FinishReason::kStop &&
                       (tokenizer_->is_end(id) || (stopped && !options_.include_stop_text));
-  std::string text = hidden ? std::string() : detokenizer_.feed(id);
+  const std::vector<TokenId>& shown_ids = options_.shown_ids;
+  const bool shown = std::find(shown_ids.begin(), shown_ids.end(), id) != shown_ids.end();
+  std::string text = hidden ? std::string() : detokenizer_.feed(id, shown);
   if (finish != wire::FinishReason::kNone) {
     text += detokenizer_.finish();
   }

@@ -11,6 +11,7 @@
 #include "common/tokenizer/incremental_detokenizer.h"
 #include "common/wire/messages.h"
 #include "router/api/stop_matcher.h"
+#include "router/tool_calls/answer_reader.h"
 
 namespace baton::router {
 
@@ -23,6 +24,10 @@ struct ChoiceDelta {
   std::vector<wire::TokenLogprob> logprobs;  // one per id when asked for
   wire::FinishReason finish = wire::FinishReason::kNone;
   std::optional<std::string> stop_text;  // the stop string that ended it
+  // Split off the text by an AnswerReader.
+  std::string reasoning;
+  std::vector<CallPiece> calls;
+  bool has_calls = false;  // the choice made calls: here or before
 };
 
 class ChoiceStream {
@@ -33,6 +38,7 @@ class ChoiceStream {
     bool skip_special_tokens = true;
     int min_tokens = 0;
     std::vector<TokenId> stop_token_ids = {};
+    std::vector<TokenId> shown_ids = {};  // special tokens whose text is kept
   };
   ChoiceStream(const tokenizer::Tokenizer& tokenizer, int choice, const Options& options)
       : tokenizer_(&tokenizer),

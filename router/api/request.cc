@@ -8,6 +8,7 @@
 
 #include "router/api/field_reader.h"
 #include "router/api/output_form.h"
+#include "router/tool_calls/history.h"
 
 namespace baton::router {
 namespace {
@@ -135,7 +136,7 @@ void read_common(FieldReader& fields, ApiRequest& request, const ServedModel& mo
   }
   fields.ignore({"user", "metadata", "store", "service_tier", "safety_identifier",
                  "prompt_cache_key", "verbosity", "modalities", "spaces_between_special_tokens",
-                 "priority", "parallel_tool_calls"});
+                 "priority"});
   fields.refuse("prompt_logprobs", "not yet");
   fields.refuse("use_beam_search", "not yet");
   fields.refuse("allowed_token_ids", "not yet");
@@ -273,10 +274,15 @@ void read_messages(FieldReader& fields, ApiRequest& request) {
     }
     const bool assistant = role->get_string() == "assistant";
     const boost::json::value* content = object->if_contains("content");
-    const bool may_be_absent = assistant && object->contains("tool_calls");
+    const bool may_be_absent =
+        assistant && (object->contains("tool_calls") || object->contains("function_call"));
     if (!valid_content(content) || ((content == nullptr || content->is_null()) && !may_be_absent)) {
       fields.fail("messages.content",
                   "'content' of a message must be a string or a list of text parts");
+      return;
+    }
+    if (const Status status = check_calls(*object); !status.ok()) {
+      fields.fail("messages", status.message());
       return;
     }
     if (assistant && last_was_assistant) {
@@ -286,6 +292,49 @@ void read_messages(FieldReader& fields, ApiRequest& request) {
     last_was_assistant = assistant;
   }
   request.messages = *messages;
+}
+
+// Fields about the prompt that the template makes.
+void read_template_fields(FieldReader& fields, ApiRequest& request) {
+  const std::optional<bool> add_prompt = fields.boolean("add_generation_prompt");
+  request.continue_final_message = fields.boolean("continue_final_message").value_or(false);
+  request.add_generation_prompt = add_prompt.value_or(!request.continue_final_message);
+  if (request.continue_final_message) {
+    const boost::json::object* last =
+        fields.status().ok() ? request.messages.get_array().back().if_object() : nullptr;
+    if (add_prompt.value_or(false)) {
+      fields.fail("continue_final_message",
+                  "'continue_final_message' and 'add_generation_prompt' cannot both be true");
+    } else if (last != nullptr && (last->contains("tool_calls") || !last->contains("content"))) {
+      fields.fail("continue_final_message", "the last message has no content to go on from");
+    }
+  }
+  if (const boost::json::value* arguments = fields.raw("chat_template_kwargs")) {
+    if (arguments->is_object()) {
+      request.template_arguments = arguments->get_object();
+    } else {
+      fields.fail("chat_template_kwargs", "'chat_template_kwargs' must be an object");
+    }
+  }
+  const auto argument = [&request](std::string_view name, boost::json::value value) {
+    request.template_arguments.emplace(name, std::move(value));  // not if it is there
+  };
+  if (const auto thinking = fields.boolean("enable_thinking")) {
+    argument("enable_thinking", *thinking);
+  }
+  constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
+                                                        "high", "xhigh",   "max"};
+  if (const auto effort = fields.text("reasoning_effort")) {
+    if (std::find(kEfforts.begin(), kEfforts.end(), *effort) == kEfforts.end()) {
+      fields.fail("reasoning_effort",
+                  "'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max");
+    }
+    argument("reasoning_effort", boost::json::value(*effort));
+    if (*effort == "none") {
+      argument("enable_thinking", false);
+    }
+  }
+  request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
 }
 
 }  // namespace
@@ -359,38 +408,8 @@ Parsed<ApiRequest> parse_chat(const boost::json::object& body, const ServedModel
   }
   request.sampling.logprobs = logprobs ? static_cast<int32_t>(top.value_or(0)) : -1;
   read_common(fields, request, model);
-  request.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
-  request.continue_final_message = fields.boolean("continue_final_message").value_or(false);
-  if (request.continue_final_message) {
-    fields.fail("continue_final_message", "'continue_final_message' is not supported");
-  }
-  if (const boost::json::value* arguments = fields.raw("chat_template_kwargs")) {
-    if (arguments->is_object()) {
-      request.template_arguments = arguments->get_object();
-    } else {
-      fields.fail("chat_template_kwargs", "'chat_template_kwargs' must be an object");
-    }
-  }
-  if (const boost::json::value* tools = fields.raw("tools")) {
-    fields.fail("tools", tools->is_array() && tools->get_array().empty()
-                             ? "'tools' must not be an empty list"
-                             : "'tools' is not supported");
-  }
-  if (const boost::json::value* choice = fields.raw("tool_choice")) {
-    if (!choice->is_string() || choice->get_string() != "none") {
-      fields.fail("tool_choice", "'tool_choice' needs 'tools'");
-    }
-  }
-  if (fields.raw("functions") != nullptr) {
-    fields.fail("functions", "'functions' is not supported");
-  }
-  constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
-                                                        "high", "xhigh",   "max"};
-  const std::optional<std::string> effort = fields.text("reasoning_effort");
-  if (effort && std::find(kEfforts.begin(), kEfforts.end(), *effort) == kEfforts.end()) {
-    fields.fail("reasoning_effort",
-                "'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max");
-  }
+  request.tools = read_tools(fields);
+  read_template_fields(fields, request);
   return finish(fields, std::move(request));
 }
 

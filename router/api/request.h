@@ -13,6 +13,8 @@
 #include "common/base/status.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/wire/messages.h"
+#include "router/tool_calls/answer_form.h"
+#include "router/tool_calls/tools.h"
 
 namespace baton::router {
 
@@ -32,6 +34,9 @@ struct ApiRequest {
   std::vector<Prompt> prompts;             // of completions; of chat one, made by the template
   boost::json::value messages;             // of chat
   boost::json::object template_arguments;  // chat_template_kwargs
+  ToolRequest tools;
+  bool include_reasoning = true;
+  AnswerForm answer;  // made with the prompt of a chat
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool parse_special = false;

@@ -354,13 +354,13 @@ TEST_F(RequestTest, RefusesByNameWhatIsNotSupported) {
             "response_format: 'response_format.type' must be text, json_object or json_schema");
   EXPECT_EQ(chat_fault(R"("response_format":{"type":"json_object"})"), "");
   EXPECT_EQ(chat_fault(R"("response_format":{"type":"text"})"), "");
-  EXPECT_EQ(chat_fault(R"("tools":[])"), "tools: 'tools' must not be an empty list");
-  EXPECT_EQ(chat_fault(R"("tools":[{}])"), "tools: 'tools' is not supported");
-  EXPECT_EQ(chat_fault(R"("functions":[{}])"), "functions: 'functions' is not supported");
+  EXPECT_EQ(chat_fault(R"("tools":[])"), "tools: 'tools' must be a list of 1 to 512 functions");
   EXPECT_EQ(chat_fault(R"("tool_choice":"auto")"), "tool_choice: 'tool_choice' needs 'tools'");
   EXPECT_EQ(chat_fault(R"("tool_choice":"none")"), "");
-  EXPECT_EQ(chat_fault(R"("continue_final_message":true)"),
-            "continue_final_message: 'continue_final_message' is not supported");
+  EXPECT_EQ(chat_fault(R"("continue_final_message":true)"), "");
+  EXPECT_EQ(chat_fault(R"("continue_final_message":true,"add_generation_prompt":true)"),
+            "continue_final_message: 'continue_final_message' and 'add_generation_prompt' cannot "
+            "both be true");
   EXPECT_EQ(chat_fault(R"("chat_template_kwargs":5)"),
             "chat_template_kwargs: 'chat_template_kwargs' must be an object");
 }

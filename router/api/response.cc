@@ -35,13 +35,13 @@ size_t characters(std::string_view text) {
   return count;
 }
 
-std::string_view finish_name(wire::FinishReason finish) {
+std::string_view finish_name(wire::FinishReason finish, bool has_calls, bool legacy) {
   switch (finish) {
     case wire::FinishReason::kNone:
     case wire::FinishReason::kCancelled:
       return "";
     case wire::FinishReason::kStop:
-      return "stop";
+      return !has_calls ? "stop" : legacy ? "function_call" : "tool_calls";
     case wire::FinishReason::kLength:
       return "length";
   }
@@ -86,12 +86,12 @@ void ResponseFormat::begin(std::string& out, std::string_view object) const {
   out += ',';
 }
 
-void ResponseFormat::append_finish(std::string& out, wire::FinishReason finish,
+void ResponseFormat::append_finish(std::string& out, wire::FinishReason finish, bool has_calls,
                                    const std::optional<std::string>& stop_text, bool last) const {
   out += ",\"finish_reason\":";
   if (last && finish != wire::FinishReason::kNone) {
     out += '"';
-    out += finish_name(finish);
+    out += finish_name(finish, has_calls, request_.tools.legacy);
     out += '"';
   } else {
     out += "null";
@@ -183,20 +183,80 @@ void ResponseFormat::append_logprobs(std::string& out, const std::vector<TokenId
          tops + "],\"text_offset\":[" + offsets + "]}";
 }
 
+// One call a piece; id and name only where it begins.
+void ResponseFormat::append_calls(std::string& out, const std::vector<CallPiece>& calls, int choice,
+                                  bool streamed) const {
+  const bool legacy = request_.tools.legacy;
+  out += legacy ? ",\"function_call\":" : ",\"tool_calls\":[";
+  bool first = true;
+  for (const CallPiece& call : calls) {
+    out += first ? "" : ",";
+    first = false;
+    if (!legacy) {
+      out += '{';
+      out += streamed ? "\"index\":" + std::to_string(call.index) + "," : "";
+      if (!call.name.empty()) {
+        append_field(out, "id", call_id(request_.answer.call_form, id_, choice, call.index));
+        out += ",\"type\":\"function\",";
+      }
+      out += "\"function\":";
+    }
+    out += '{';
+    if (!call.name.empty()) {
+      append_field(out, "name", call.name);
+      out += ',';
+    }
+    append_field(out, "arguments", call.arguments);
+    out += legacy ? "}" : "}}";
+  }
+  out += legacy ? "" : "]";
+}
+
+void ResponseFormat::append_delta(std::string& out, const ChoiceDelta& delta) const {
+  std::string fields;
+  if (delta.first) {
+    fields += ",\"role\":\"assistant\"";
+  }
+  if (delta.first || !delta.text.empty()) {
+    fields += ',';
+    append_field(fields, "content", delta.text);
+  }
+  if (!delta.reasoning.empty()) {
+    fields += ',';
+    append_field(fields, "reasoning_content", delta.reasoning);
+  }
+  if (!delta.calls.empty()) {
+    append_calls(fields, delta.calls, delta.choice, true);
+  }
+  out += "\"delta\":{";
+  out += std::string_view(fields).substr(fields.empty() ? 0 : 1);
+  out += '}';
+}
+
+void ResponseFormat::append_message(std::string& out, const WholeChoice& choice, int index) const {
+  out += "\"message\":{\"role\":\"assistant\",";
+  if (choice.text.empty() && !choice.calls.empty()) {
+    out += "\"content\":null";
+  } else {
+    append_field(out, "content", choice.text);
+  }
+  if (!choice.reasoning.empty()) {
+    out += ',';
+    append_field(out, "reasoning_content", choice.reasoning);
+  }
+  if (!choice.calls.empty()) {
+    append_calls(out, choice.calls, index, false);
+  }
+  out += ",\"refusal\":null}";
+}
+
 std::string ResponseFormat::event(const ChoiceDelta& delta, int index, const Usage* usage,
                                   const std::vector<TokenId>* prompt, bool last) {
   std::string out = "data: ";
   begin(out, request_.chat ? "chat.completion.chunk" : "text_completion");
   out += "\"choices\":[{\"index\":" + std::to_string(index) + ',';
   if (request_.chat) {
-    out += "\"delta\":{";
-    if (delta.first) {
-      out += "\"role\":\"assistant\",";
-      append_field(out, "content", delta.text);
-    } else if (!delta.text.empty()) {
-      append_field(out, "content", delta.text);
-    }
-    out += '}';
+    append_delta(out, delta);
   } else {
     append_field(out, "text", delta.text);
   }
@@ -207,7 +267,7 @@ std::string ResponseFormat::event(const ChoiceDelta& delta, int index, const Usa
   for (const TokenId id : delta.ids) {
     text_offsets_[static_cast<size_t>(index)] += shown_characters(id);
   }
-  append_finish(out, delta.finish, delta.stop_text, last);
+  append_finish(out, delta.finish, delta.has_calls, delta.stop_text, last);
   if (request_.return_token_ids) {
     out += ",\"token_ids\":";
     append_ids(out, delta.ids);
@@ -234,12 +294,14 @@ std::string ResponseFormat::delta_events(const ChoiceDelta& delta, int index, co
   }
   // Chat streams end a choice with an event of its own, whose delta is empty.
   std::string out;
-  if (delta.first || !delta.text.empty() || !delta.ids.empty()) {
+  if (delta.first || !delta.text.empty() || !delta.ids.empty() || !delta.reasoning.empty() ||
+      !delta.calls.empty()) {
     out = event(delta, index, usage, prompt, false);
   }
   ChoiceDelta end;
   end.choice = delta.choice;
   end.finish = delta.finish;
+  end.has_calls = delta.has_calls;
   end.stop_text = delta.stop_text;
   return out + event(end, index, usage, nullptr, true);
 }
@@ -271,14 +333,12 @@ std::string ResponseFormat::whole(const std::vector<WholeChoice>& choices, const
     out += i == 0 ? "" : ",";
     out += "{\"index\":" + std::to_string(i) + ',';
     if (request_.chat) {
-      out += "\"message\":{\"role\":\"assistant\",";
-      append_field(out, "content", choice.text);
-      out += ",\"refusal\":null}";
+      append_message(out, choice, static_cast<int>(i));
     } else {
       append_field(out, "text", choice.text);
     }
     append_logprobs(out, choice.ids, choice.logprobs, 0);
-    append_finish(out, choice.finish, choice.stop_text, true);
+    append_finish(out, choice.finish, !choice.calls.empty(), choice.stop_text, true);
     if (request_.return_token_ids) {
       out += ",\"token_ids\":";
       append_ids(out, choice.ids);

@@ -50,6 +50,8 @@ class ResponseFormat {
     std::vector<wire::TokenLogprob> logprobs;
     wire::FinishReason finish = wire::FinishReason::kNone;
     std::optional<std::string> stop_text;
+    std::string reasoning;
+    std::vector<CallPiece> calls;  // each whole
     const std::vector<TokenId>* prompt = nullptr;
   };
   std::string whole(const std::vector<WholeChoice>& choices, const Usage& usage,
@@ -57,8 +59,12 @@ class ResponseFormat {
 
  private:
   void begin(std::string& out, std::string_view object) const;
-  void append_finish(std::string& out, wire::FinishReason finish,
+  void append_finish(std::string& out, wire::FinishReason finish, bool has_calls,
                      const std::optional<std::string>& stop_text, bool last) const;
+  void append_delta(std::string& out, const ChoiceDelta& delta) const;
+  void append_message(std::string& out, const WholeChoice& choice, int index) const;
+  void append_calls(std::string& out, const std::vector<CallPiece>& calls, int choice,
+                    bool streamed) const;
   void append_logprobs(std::string& out, const std::vector<TokenId>& ids,
                        const std::vector<wire::TokenLogprob>& logprobs, size_t text_offset) const;
   void append_chat_logprob(std::string& out, TokenId id, const wire::TokenLogprob& logprob) const;

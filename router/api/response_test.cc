@@ -132,6 +132,70 @@ TEST_F(ResponseTest, StreamsACompletionWithItsEndInTheLastPiece) {
   EXPECT_FALSE(value.as_object().contains("usage"));
 }
 
+constexpr const char* kTools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
+constexpr const char* kFunctions = R"(,"functions":[{"name":"f"}])";
+
+TEST_F(ResponseTest, WritesCallsAndReasoning) {
+  const ApiRequest request = chat_of(kTools);
+  ResponseFormat::WholeChoice called = choice("", {5});
+  called.reasoning = "why";
+  called.calls = {{0, "f", "{\"a\": 1}"}, {1, "f", "{}"}};
+  boost::json::value got = json(format(request).whole({called}, {}, ""));
+  const boost::json::value message = got.at("choices").at(0).at("message");
+  EXPECT_EQ(got.at("choices").at(0).at("finish_reason"), "tool_calls");
+  EXPECT_TRUE(message.at("content").is_null());
+  EXPECT_EQ(message.at("reasoning_content"), "why");
+  EXPECT_EQ(message.at("tool_calls").as_array().size(), 2);
+  EXPECT_EQ(message.at("tool_calls").at(0).at("type"), "function");
+  EXPECT_EQ(message.at("tool_calls").at(0).at("function"),
+            json(R"({"name":"f","arguments":"{\"a\": 1}"})"));
+  EXPECT_NE(message.at("tool_calls").at(0).at("id"), message.at("tool_calls").at(1).at("id"));
+  called.text = "text";
+  called.finish = FinishReason::kLength;
+  got = json(format(request).whole({called}, {}, ""));
+  EXPECT_EQ(got.at("choices").at(0).at("finish_reason"), "length");
+  EXPECT_EQ(got.at("choices").at(0).at("message").at("content"), "text");
+}
+
+TEST_F(ResponseTest, WritesCallsInTheOlderShape) {
+  const ApiRequest request = chat_of(kFunctions);
+  ResponseFormat::WholeChoice called = choice("", {5});
+  called.calls = {{0, "f", "{}"}};
+  const boost::json::value got = json(format(request).whole({called}, {}, "")).at("choices").at(0);
+  EXPECT_EQ(got.at("finish_reason"), "function_call");
+  EXPECT_EQ(got.at("message").at("function_call"), json(R"({"name":"f","arguments":"{}"})"));
+  EXPECT_FALSE(got.at("message").as_object().contains("tool_calls"));
+}
+
+TEST_F(ResponseTest, StreamsCallsInPieces) {
+  const ApiRequest request = chat_of(kTools);
+  ResponseFormat out = format(request);
+  ChoiceDelta begin = delta("", FinishReason::kNone, true);
+  begin.calls = {{0, "f", ""}};
+  const boost::json::value first =
+      json(events(out.delta_events(begin, 0, nullptr, nullptr))[0]).at("choices").at(0).at("delta");
+  EXPECT_EQ(first.at("role"), "assistant");
+  EXPECT_EQ(first.at("tool_calls").at(0).at("index"), 0);
+  EXPECT_EQ(first.at("tool_calls").at(0).at("function").at("name"), "f");
+  EXPECT_FALSE(first.at("tool_calls").at(0).at("id").as_string().empty());
+  ChoiceDelta rest = delta("", FinishReason::kStop);
+  rest.calls = {{0, "", "{}"}};
+  rest.has_calls = true;
+  const std::vector<std::string> last = events(out.delta_events(rest, 0, nullptr, nullptr));
+  ASSERT_EQ(last.size(), 2);
+  EXPECT_EQ(json(last[0]).at("choices").at(0).at("delta"),
+            json(R"({"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]})"));
+  EXPECT_EQ(json(last[1]).at("choices").at(0).at("delta"), json("{}"));
+  EXPECT_EQ(json(last[1]).at("choices").at(0).at("finish_reason"), "tool_calls");
+  ChoiceDelta thought = delta("");
+  thought.reasoning = "hm";
+  EXPECT_EQ(json(events(out.delta_events(thought, 0, nullptr, nullptr))[0])
+                .at("choices")
+                .at(0)
+                .at("delta"),
+            json(R"({"reasoning_content":"hm"})"));
+}
+
 TEST_F(ResponseTest, WritesUsageOnlyWhenAsked) {
   const ApiRequest request =
       completion_of(R"(,"stream":true,"stream_options":{"include_usage":true})");

@@ -78,11 +78,11 @@ http::Response tokenize(std::string_view body, const ServedModel& model, const C
     if (!request.ok() || !fields.status().ok()) {
       return request.ok() ? fault_response(fields) : fault_response(request.fault);
     }
-    const Result<std::vector<TokenId>> ids = chat.tokens(
+    const Result<ChatTurn> turn = chat.turn(
         request.value,
         std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now()));
-    return ids.ok() ? tokens_response(*ids, with_pieces, vocab, max_context)
-                    : fault_response({ids.status(), "messages", ""});
+    return turn.ok() ? tokens_response(turn->tokens, with_pieces, vocab, max_context)
+                     : fault_response({turn.status(), "messages", ""});
   }
   const bool llama_form = fields.raw("content") != nullptr;
   const std::optional<std::string> text = fields.text(llama_form ? "content" : "prompt");

@@ -9,7 +9,7 @@ namespace {
 
 class TokenizeTest : public testing::Test {
  protected:
-  TokenizeTest() : chat_(ChatPrompt::create(tokenizer_).value()) {}
+  TokenizeTest() : chat_(ChatPrompt::create(tokenizer_, {}).value()) {}
 
   boost::json::value ask(std::string_view body, int status = 200) const {
     const http::Response response = tokenize(body, {"tiny", &tokenizer_}, chat_, 512);
@@ -52,7 +52,7 @@ TEST_F(TokenizeTest, ReadsSpecialTextUnlessToldNotTo) {
 TEST_F(TokenizeTest, RendersMessagesAsAChatWould) {
   const boost::json::value answer = ask(R"({"messages":[{"role":"user","content":"a"}]})");
   const ApiRequest request = chat(R"({"messages":[{"role":"user","content":"a"}]})", tokenizer_);
-  EXPECT_EQ(ids(answer), *chat_.tokens(request, {}));
+  EXPECT_EQ(ids(answer), chat_.turn(request, {})->tokens);
   EXPECT_EQ(ask(R"({"messages":[]})", 400).at("error").at("param"), "messages");
 }
 

@@ -4,6 +4,8 @@
 #   transfer  the hand-over between two processes, beside memcpy: ucx-posix and ucx-tcp
 #   serve     the highest rate at which 90 % of requests meet both limits, through HTTP:
 #             disaggregated and colocated
+#   soak      ten minutes of load under kills, stops, restarts and clients that leave
+#             (tests/e2e/soak.py --help for its length and seed); not part of "all"
 # Each prints its table; the commands are printed first, so that one can be repeated alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -46,11 +48,13 @@ serve() {
   serve_on deploy/colocated.yaml
 }
 
+soak() { run python3 tests/e2e/soak.py --seconds 600; }
+
 case ${1:-all} in
-  engine | transfer | serve) "$1" ;;
+  engine | transfer | serve | soak) "$1" ;;
   all) engine; transfer; serve ;;
   *)
-    echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve" >&2
+    echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, soak" >&2
     exit 2
     ;;
 esac

@@ -118,7 +118,8 @@ std::vector<Row> rows_of(Config& config) {
       {"cluster", "key_file", &config.cluster.key_file,
        "File with the secret of the cluster's control links (docs/security.md). Empty: they are on "
        "loopback only."},
-      {"model", "path", &config.model.path, "The GGUF file; relative to the working directory."},
+      {"model", "path", &config.model.path,
+       "The GGUF file or model folder; relative to the working directory."},
       {"model", "name", &config.model.name, "Name under which the model is served."},
       {"model", "max_context", &config.model.max_context,
        "Longest prompt and output together, in tokens. 0: the file's own limit.", Form::kPlain, 0,

@@ -76,7 +76,7 @@ TEST(MemoryNeedTest, TellsWhatIsWrongWithTheModel) {
   EngineOptions options = options_of({});
   options.model_path = "no/such.gguf";
   EXPECT_EQ(memory_need(options).status().message(),
-            "no/such.gguf: no such file; give the path of a .gguf file");
+            "no/such.gguf: no such file; give the path of a .gguf file or a model folder");
 }
 
 TEST(MemoryNeedTest, RefusesASumThatDoesNotFit) {

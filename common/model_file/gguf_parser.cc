@@ -91,7 +91,7 @@ Status wrong_magic(std::span<const std::byte> bytes) {
     return unsupported("is a GGML file, older than GGUF; convert the model to GGUF again");
   }
   if (looks_like_safetensors(bytes)) {
-    return unsupported("is a safetensors file; convert the model to GGUF");
+    return unsupported("is a safetensors file; give the folder that it and its config.json lie in");
   }
   return invalid_argument("does not start with 'GGUF'; give a GGUF model file");
 }

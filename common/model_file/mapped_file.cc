@@ -69,21 +69,17 @@ std::string error_text(int error) {
   return ::strerror_r(error, buffer, sizeof(buffer));
 }
 
-// What people mean by a folder: a checkout of a model, or the folder that its file lies in.
+// What people mean by a folder: the one that the model's file lies in.
 Status directory_refused(const std::string& path) {
   std::error_code error;
   std::filesystem::directory_iterator entries(path, error);
   std::string gguf;
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     const std::string name = entries->path().filename().string();
-    if (name.ends_with(".safetensors")) {
-      return unsupported(path +
-                         ": is a folder of safetensors; convert it to GGUF (convert_hf_to_gguf.py "
-                         "of llama.cpp) and give the file");
-    }
     gguf = name.ends_with(".gguf") && (gguf.empty() || name < gguf) ? name : gguf;
   }
-  return invalid_argument(path + ": is a directory; give the path of a .gguf file" +
+  return invalid_argument(path +
+                          ": is a directory without safetensors; give the path of a .gguf file" +
                           (gguf.empty() ? "" : ", for example " + path + "/" + gguf));
 }
 
@@ -119,7 +115,7 @@ Result<MappedFile> MappedFile::open(const std::string& path, Sharing sharing) {
   if (fd.get() < 0) {
     const int error = errno;
     if (error == ENOENT || error == ENOTDIR) {
-      return not_found(path + ": no such file; give the path of a .gguf file");
+      return not_found(path + ": no such file; give the path of a .gguf file or a model folder");
     }
     return invalid_argument(path + ": cannot be opened for reading: " + error_text(error));
   }

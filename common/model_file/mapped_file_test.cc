@@ -30,15 +30,14 @@ TEST(MappedFileTest, SaysWhatAFolderIsAndWhatToGive) {
   std::filesystem::create_directory(folder);
   const auto message = [&folder] { return MappedFile::open(folder).status().message(); };
   const std::string path = folder.string();
-  EXPECT_EQ(message(), path + ": is a directory; give the path of a .gguf file");
+  EXPECT_EQ(message(),
+            path + ": is a directory without safetensors; give the path of a .gguf file");
   std::ofstream(folder / "b.gguf").close();
   std::ofstream(folder / "a.gguf").close();
-  EXPECT_EQ(message(), path + ": is a directory; give the path of a .gguf file, for example " +
-                           path + "/a.gguf");
-  std::ofstream(folder / "model.safetensors").close();
-  EXPECT_EQ(message(), path +
-                           ": is a folder of safetensors; convert it to GGUF "
-                           "(convert_hf_to_gguf.py of llama.cpp) and give the file");
+  EXPECT_EQ(
+      message(),
+      path + ": is a directory without safetensors; give the path of a .gguf file, for example " +
+          path + "/a.gguf");
   std::filesystem::remove_all(folder);
 }
 

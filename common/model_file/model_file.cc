@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "common/model_file/gguf_parts.h"
+#include "common/model_file/safetensors_folder.h"
 
 namespace baton::model_file {
 namespace {
@@ -35,6 +38,24 @@ Result<std::optional<T>> optional_of(bool present, Result<T> result) {
   }
   BATON_RETURN_IF_ERROR(result.status());
   return std::optional<T>(*result);
+}
+
+std::string without_end_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) {
+    path.pop_back();
+  }
+  return path;
+}
+
+bool has_safetensors(const std::string& path) {
+  std::error_code error;
+  std::filesystem::directory_iterator entries(path, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
+    if (entries->path().extension() == ".safetensors") {
+      return true;
+    }
+  }
+  return false;
 }
 
 template <typename T>
@@ -92,7 +113,10 @@ std::string dims_to_string(const TensorInfo& tensor) {
 }
 
 Result<ModelFile> ModelFile::open(const std::string& path, const GgufLimits& limits) {
-  BATON_ASSIGN_OR_RETURN(ModelFileContents contents, open_gguf(path, limits));
+  const std::string shown = without_end_slashes(path);
+  BATON_ASSIGN_OR_RETURN(ModelFileContents contents, has_safetensors(path)
+                                                         ? open_safetensors_folder(shown)
+                                                         : open_gguf(shown, limits));
   return ModelFile(std::move(contents));
 }
 

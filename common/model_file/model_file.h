@@ -2,8 +2,8 @@
 
 // A model as Baton reads it, whatever files it lies in: metadata under the key names of GGUF and
 // tensors under its tensor names (docs of ggml,
-// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). Behind it are one GGUF file or all
-// parts of a split one.
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). Behind it are one GGUF file, all
+// parts of a split one, or a folder of safetensors with its config.json.
 //
 // Files are mapped, not read: opening costs their headers, and every view handed out (strings,
 // array elements, tensor bytes) points into a mapping. Nothing in a file is trusted: each length is
@@ -115,7 +115,7 @@ struct ModelFileContents {
 
 class ModelFile final {
  public:
-  // A GGUF file; any part of a split one opens all of them.
+  // A GGUF file; any part of a split one opens all of them; a folder with safetensors.
   static Result<ModelFile> open(const std::string& path, const GgufLimits& limits = {});
   // The bytes of a whole GGUF file that the caller keeps alive; `name` stands for the path in
   // messages.
@@ -129,7 +129,7 @@ class ModelFile final {
   ModelFile& operator=(const ModelFile&) = delete;
   ~ModelFile() = default;
 
-  // The path; of a split file that of its first part.
+  // The path without slashes at its end; of a split file that of its first part.
   const std::string& name() const { return contents_.name; }
   // Of all files together when they were opened; zero after parse().
   const FileIdentity& identity() const { return identity_; }

@@ -146,7 +146,8 @@ TEST(GgufTest, ViewsStayValidWhenTheFileMoves) {
 TEST(GgufTest, SaysWhatIsWrongWithAPath) {
   const std::string dir = ::testing::TempDir();
   EXPECT_EQ(ModelFile::open("/nonexistent/model.gguf").status().to_string(),
-            "not_found: /nonexistent/model.gguf: no such file; give the path of a .gguf file");
+            "not_found: /nonexistent/model.gguf: no such file; give the path of a .gguf file or a "
+            "model folder");
   EXPECT_THAT(ModelFile::open(dir).status().message(), HasSubstr("is a directory"));
   EXPECT_THAT(ModelFile::open("/dev/null").status().message(), HasSubstr("not a regular file"));
   const auto path = std::filesystem::path(dir) / "gguf_test_empty.gguf";

@@ -292,7 +292,7 @@ class Model(FirstErrors):
             with open(MODEL, "rb") as whole:
                 path("cut.gguf", whole.read(20_000_000))
             gguf_files.write_large_llama(path("large.gguf"))
-            for situation, name in (("a safetensors folder", "checkout"),
+            for situation, name in (("a safetensors folder, incomplete", "checkout"),
                                     ("a safetensors file", "model.safetensors"),
                                     ("another architecture", "gemma.gguf"),
                                     ("a split model, incomplete", "big-00001-of-00003.gguf"),

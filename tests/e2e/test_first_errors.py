@@ -281,8 +281,8 @@ class Model(FirstErrors):
             path("checkout/model.safetensors", b"")
             header = b'{"__metadata__":{}}     '
             path("model.safetensors", len(header).to_bytes(8, "little") + header)
-            gguf_files.write(path("gemma.gguf"),
-                             [("general.architecture", gguf_files.STRING, "gemma3")])
+            gguf_files.write(path("mamba.gguf"),
+                             [("general.architecture", gguf_files.STRING, "mamba")])
             gguf_files.write(path("big-00001-of-00003.gguf"),
                              [("general.architecture", gguf_files.STRING, "llama"),
                               ("split.no", gguf_files.U32, 0),
@@ -294,7 +294,7 @@ class Model(FirstErrors):
             gguf_files.write_large_llama(path("large.gguf"))
             for situation, name in (("a safetensors folder, incomplete", "checkout"),
                                     ("a safetensors file", "model.safetensors"),
-                                    ("another architecture", "gemma.gguf"),
+                                    ("another architecture", "mamba.gguf"),
                                     ("a split model, incomplete", "big-00001-of-00003.gguf"),
                                     ("a pointer file", "pointer.gguf"),
                                     ("a web page", "page.gguf"),

@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/stop_signal.h"
 #include "common/config/program_options.h"
-#include "common/tokenizer/vocabulary_from_gguf.h"
+#include "common/tokenizer/load_tokenizer.h"
 #include "router/endpoint.h"
 
 namespace baton::router {

@@ -4,7 +4,7 @@
 
 #include <boost/json/parse.hpp>
 
-#include "common/tokenizer/vocabulary_from_gguf.h"
+#include "common/tokenizer/load_tokenizer.h"
 
 namespace baton::router {
 

@@ -7,7 +7,7 @@
 #include "common/grammar/json_schema.h"
 #include "common/grammar/json_text.h"
 #include "common/grammar/regex.h"
-#include "common/tokenizer/vocabulary_from_gguf.h"
+#include "common/tokenizer/load_tokenizer.h"
 
 namespace baton::grammar {
 namespace {

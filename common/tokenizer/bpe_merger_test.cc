@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 
 Vocabulary vocabulary_of(const VocabularySpec& spec) {
-  auto vocabulary = Vocabulary::create(spec.tokens, spec.token_types);
+  auto vocabulary = Vocabulary::create(VocabularyKind::kByteLevel, spec.tokens, spec.token_types);
   EXPECT_TRUE(vocabulary.ok());
   return std::move(*vocabulary);
 }

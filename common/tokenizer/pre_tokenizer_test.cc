@@ -27,9 +27,13 @@ TEST(PreTokenizerTest, KnowsItsNames) {
   EXPECT_EQ(pre_tokenizer_by_name("smollm"), PreTokenizer::kSmolLm);
   EXPECT_EQ(pre_tokenizer_by_name("llama-bpe"), PreTokenizer::kLlamaBpe);
   EXPECT_EQ(pre_tokenizer_by_name("qwen2"), PreTokenizer::kQwen2);
+  EXPECT_EQ(pre_tokenizer_by_name("tekken"), PreTokenizer::kTekken);
+  EXPECT_EQ(pre_tokenizer_by_name("gpt-4o"), PreTokenizer::kGpt4o);
+  EXPECT_EQ(pre_tokenizer_by_name("llama4"), PreTokenizer::kGpt4o);
+  EXPECT_EQ(pre_tokenizer_by_name("deepseek-v3"), PreTokenizer::kDeepSeekV3);
   EXPECT_EQ(pre_tokenizer_by_name("default"), std::nullopt);
   EXPECT_EQ(pre_tokenizer_by_name(""), std::nullopt);
-  EXPECT_EQ(supported_pre_tokenizers(), "gpt-2, llama-bpe, qwen2, smollm");
+  EXPECT_EQ(supported_pre_tokenizers(), "deepseek-v3, gpt-2, gpt-4o, llama-bpe, llama4, qwen2, smollm, tekken");
 }
 
 TEST(PreTokenizerTest, Gpt2SplitsWordsNumbersAndMarks) {

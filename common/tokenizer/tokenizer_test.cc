@@ -130,15 +130,19 @@ TEST(TokenizerTest, EndIdsAreThoseOfTheFileAndTheKnownTexts) {
 
 TEST(TokenizerTest, RefusesUnknownModelsAndPreTokenizersByName) {
   VocabularySpec spec = small_vocabulary();
+  spec.model = "bert";
+  EXPECT_EQ(status_of(spec).to_string(),
+            "unsupported: tokenizer: model \"bert\" is not supported; supported: gpt2 "
+            "(byte-level BPE), llama (SentencePiece BPE)");
   spec.model = "llama";
   EXPECT_EQ(status_of(spec).to_string(),
-            "unsupported: tokenizer: model \"llama\" is not supported; supported: gpt2 "
-            "(byte-level BPE)");
+            "unsupported: tokenizer: pre-tokenizer \"gpt-2\" is not supported with model llama; "
+            "supported: default");
   spec.model = "gpt2";
-  spec.pre_tokenizer = "tekken";
+  spec.pre_tokenizer = "falcon";
   EXPECT_EQ(status_of(spec).to_string(),
-            "unsupported: tokenizer: pre-tokenizer \"tekken\" is not supported; supported: gpt-2, "
-            "llama-bpe, qwen2, smollm");
+            "unsupported: tokenizer: pre-tokenizer \"falcon\" is not supported; supported: "
+            "deepseek-v3, gpt-2, gpt-4o, llama-bpe, llama4, qwen2, smollm, tekken");
 }
 
 TEST(TokenizerTest, RefusesIdsOutsideTheVocabularyByKey) {

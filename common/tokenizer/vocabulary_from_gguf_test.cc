@@ -102,13 +102,6 @@ TEST(VocabularyFromGgufTest, ReadsTheDefaultModel) {
   EXPECT_THAT(tokenizer.chat_template(), HasSubstr("<|im_start|>"));
 }
 
-TEST(VocabularyFromGgufTest, LoadsATokenizerFromAPath) {
-  const auto loaded = load_tokenizer(BATON_SOURCE_DIR "/models/smollm2-135m-instruct-q4_1.gguf");
-  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
-  EXPECT_EQ(loaded->encode("Hello world"), smollm2_tokenizer().encode("Hello world"));
-  EXPECT_EQ(load_tokenizer("/nonexistent.gguf").status().code(), StatusCode::kNotFound);
-}
-
 TEST(VocabularyFromGgufTest, ReadsOptionalKeysWhenTheyAreThere) {
   const auto bare = read(minimal());
   ASSERT_TRUE(bare.ok()) << bare.status().to_string();

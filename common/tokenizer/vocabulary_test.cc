@@ -10,7 +10,8 @@ using testing::HasSubstr;
 
 TEST(VocabularyTest, FindsTokensByTextAndNormalOnesByBytes) {
   const std::vector<int32_t> types = {1, 1, 3, 4, 5, 2, 1};
-  auto vocabulary = Vocabulary::create({"Ġa", "b", "<|x|>", "b", "[PAD]", "<unk>", "一"}, types);
+  auto vocabulary = Vocabulary::create(VocabularyKind::kByteLevel,
+                                       {"Ġa", "b", "<|x|>", "b", "[PAD]", "<unk>", "一"}, types);
   ASSERT_TRUE(vocabulary.ok());
   EXPECT_EQ(vocabulary->size(), 7u);
   EXPECT_EQ(vocabulary->bytes(0), " a");
@@ -32,13 +33,14 @@ TEST(VocabularyTest, FindsTokensByTextAndNormalOnesByBytes) {
 }
 
 TEST(VocabularyTest, RefusesWhatContradictsItself) {
-  EXPECT_THAT(Vocabulary::create({}, {}).status().message(), HasSubstr("0 tokens"));
+  EXPECT_THAT(Vocabulary::create(VocabularyKind::kByteLevel, {}, {}).status().message(),
+              HasSubstr("0 tokens"));
   const std::vector<int32_t> one = {1};
-  EXPECT_THAT(Vocabulary::create({"a", "b"}, one).status().message(),
+  EXPECT_THAT(Vocabulary::create(VocabularyKind::kByteLevel, {"a", "b"}, one).status().message(),
               HasSubstr("2 tokens but 1 token types"));
   for (const int32_t type : {0, 6, -1}) {
     const std::vector<int32_t> types = {1, type};
-    const auto status = Vocabulary::create({"a", "b"}, types).status();
+    const auto status = Vocabulary::create(VocabularyKind::kByteLevel, {"a", "b"}, types).status();
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
     EXPECT_THAT(status.message(), HasSubstr("token 1 has type " + std::to_string(type)));
   }

@@ -11,7 +11,7 @@
 #include "common/config/program_options.h"
 #include "common/http/error.h"
 #include "common/tokenizer/incremental_detokenizer.h"
-#include "common/tokenizer/vocabulary_from_gguf.h"
+#include "common/tokenizer/load_tokenizer.h"
 #include "deploy/baton/sequence_runner.h"
 #include "deploy/baton/token_files.h"
 
@@ -62,7 +62,8 @@ Result<Request> make_request(const GenerateOptions& options,
 // Writes rows and shows text as they come.
 class Output {
  public:
-  Output(const tokenizer::Tokenizer& tokenizer, bool show) : tokens_(tokenizer), show_(show) {}
+  Output(const tokenizer::Tokenizer& tokenizer, bool show)
+      : tokens_(tokenizer, {.continues = true}), show_(show) {}
 
   Status open_logits(const std::string& path) {
     logits_.reset(std::fopen(path.c_str(), "wbe"));

@@ -184,7 +184,7 @@ std::vector<TokenId> ChatPrompt::encode(std::string_view rendered,
   std::string plain;
   const auto flush = [&] {
     const std::vector<TokenId> ids =
-        tokenizer_->encode(plain, {.add_bos = false, .parse_special = false});
+        tokenizer_->encode(plain, {.parse_special = false, .continues = !out.empty()});
     out.insert(out.end(), ids.begin(), ids.end());
     plain.clear();
   };

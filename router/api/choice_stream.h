@@ -42,7 +42,7 @@ class ChoiceStream {
   };
   ChoiceStream(const tokenizer::Tokenizer& tokenizer, int choice, const Options& options)
       : tokenizer_(&tokenizer),
-        detokenizer_(tokenizer, {.skip_special = options.skip_special_tokens}),
+        detokenizer_(tokenizer, {.skip_special = options.skip_special_tokens, .continues = true}),
         stops_(options.stop),
         options_(options),
         choice_(choice) {}

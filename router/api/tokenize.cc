@@ -123,7 +123,9 @@ http::Response tokenizer_info(const tokenizer::Tokenizer& tokenizer) {
     return id ? std::optional(tokenizer.token_text(*id)) : std::nullopt;
   };
   const std::string& chat_template = tokenizer.chat_template();
-  std::string out = "{\"tokenizer_class\":\"ByteLevelBPE\"";
+  std::string out = tokenizer.kind() == tokenizer::VocabularyKind::kByteLevel
+                        ? "{\"tokenizer_class\":\"ByteLevelBPE\""
+                        : "{\"tokenizer_class\":\"SentencePieceBPE\"";
   append_text(out, "bos_token", text_of(tokenizer.bos_id()));
   append_text(out, "eos_token", text_of(tokenizer.eos_id()));
   append_text(

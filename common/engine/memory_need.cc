@@ -38,8 +38,12 @@ WeightSizes weight_sizes(const model_file::ModelFile& file,
   };
   const std::string embedding = name_of(model::TensorRole::kTokenEmbedding);
   const std::string head = description.tied ? embedding : name_of(model::TensorRole::kOutput);
+  const std::string divisors = name_of(model::TensorRole::kRopeFreqs);  // kept in RoPE tables only
   WeightSizes sizes;
   for (const TensorInfo& tensor : file.tensors()) {
+    if (tensor.name == divisors) {
+      continue;
+    }
     if (tensor.rows() == 1 && tensor.name != head) {
       sizes.vectors += tensor.row_elements() * sizeof(float);
     } else if (tensor.name == head || tensor.name != embedding) {

@@ -21,7 +21,9 @@ uint64_t kv_bytes_of(const Engine& engine) {
 TEST(MemoryNeedTest, ForeseesWeightsAndPoolOfTheEngine) {
   for (const EngineOptions::Pool pool :
        {EngineOptions::Pool::kPrefill, EngineOptions::Pool::kDecode}) {
-    for (const char* model : {"tests/data/models/tiny_q4_1.gguf", kRealModel}) {
+    for (const char* model :
+         {"tests/data/models/tiny_q4_1.gguf", "tests/data/models/tiny_llama3.gguf",
+          "tests/data/models/tiny_qwen2.gguf", "tests/data/models/tiny_gemma3.gguf", kRealModel}) {
       EngineSetup setup;
       setup.model = model;
       setup.pool = pool;

@@ -283,6 +283,9 @@ class Model(FirstErrors):
             path("model.safetensors", len(header).to_bytes(8, "little") + header)
             gguf_files.write(path("mamba.gguf"),
                              [("general.architecture", gguf_files.STRING, "mamba")])
+            gguf_files.write(path("experts.gguf"),
+                             [("general.architecture", gguf_files.STRING, "llama"),
+                              ("llama.expert_count", gguf_files.U32, 8)])
             gguf_files.write(path("big-00001-of-00003.gguf"),
                              [("general.architecture", gguf_files.STRING, "llama"),
                               ("split.no", gguf_files.U32, 0),
@@ -295,6 +298,7 @@ class Model(FirstErrors):
             for situation, name in (("a safetensors folder, incomplete", "checkout"),
                                     ("a safetensors file", "model.safetensors"),
                                     ("another architecture", "mamba.gguf"),
+                                    ("experts, soft-caps and the like", "experts.gguf"),
                                     ("a split model, incomplete", "big-00001-of-00003.gguf"),
                                     ("a pointer file", "pointer.gguf"),
                                     ("a web page", "page.gguf"),

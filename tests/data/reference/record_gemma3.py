@@ -147,8 +147,8 @@ def record(model, tokenizer, ids: list[int]) -> dict:
     fed = torch.tensor([ids])
     for _ in range(STEPS):
         with torch.no_grad():
-            out = model(fed, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        cache = out.past_key_values
+            out = model(fed, cache=cache, use_cache=True, logits_to_keep=1)
+        cache = out.cache
         logprobs = torch.log_softmax(out.logits[0, -1].double(), dim=-1)
         top = torch.topk(logprobs, TOP)
         item["greedy_ids"].append(int(top.indices[0]))
@@ -167,10 +167,13 @@ def main() -> None:
     docs = pathlib.Path(__file__).parents[3] / "docs"
     text = "".join((docs / name).read_text() for name in ["life_of_a_request.md", "numerics.md", "protocol.md"])
     long = tokenizer.encode(text)
-    prompts = [tokenizer.encode(text) for text in SHORT] + [long[:length] for length in LONG]
-    items = [record(model, tokenizer, ids) for ids in prompts]
+    prompts = [long[:length] for length in LONG] + [tokenizer.encode(text) for text in SHORT]
     note = "transformers in float32, weights dequantised; see tests/data/reference/record_gemma3.py"
-    pathlib.Path(sys.argv[2]).write_text(json.dumps({"made_with": note, "items": items}))
+    items = []
+    for ids in prompts:
+        items.append(record(model, tokenizer, ids))
+        # Whoever does not want to wait has what is there.
+        pathlib.Path(sys.argv[2]).write_text(json.dumps({"made_with": note, "items": items}))
 
 
 if __name__ == "__main__":

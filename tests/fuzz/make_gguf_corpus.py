@@ -88,11 +88,49 @@ def llama_file(path: pathlib.Path, type_name: str, tied: bool) -> bytes:
     return path.read_bytes()
 
 
-def header_mutations(base: bytes, seed: int):
+def other_file(path: pathlib.Path, arch: str) -> bytes:
+    """The same shapes in another architecture, with all that it can have beside."""
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_block_count(1)
+    writer.add_context_length(8)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    vectors = {"output_norm.weight": 32, "blk.0.attn_norm.weight": 32, "rope_freqs.weight": 8}
+    if arch == "qwen2":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(4)
+        vectors |= {"blk.0.attn_q.bias": 32, "blk.0.attn_k.bias": 16, "blk.0.attn_v.bias": 16}
+    else:
+        writer.add_sliding_window(4)
+        writer.add_sliding_window_pattern([True])
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(8.0)
+        vectors |= {"blk.0.attn_q_norm.weight": 16, "blk.0.attn_k_norm.weight": 16}
+        vectors |= {"blk.0.post_attention_norm.weight": 32, "blk.0.post_ffw_norm.weight": 32}
+    matrices = {"token_embd": (18, 32), "blk.0.attn_q": (32, 32), "blk.0.attn_k": (16, 32)}
+    matrices |= {"blk.0.attn_v": (16, 32), "blk.0.attn_output": (32, 32), "blk.0.ffn_gate": (64, 32)}
+    matrices |= {"blk.0.ffn_up": (64, 32), "blk.0.ffn_down": (32, 64)}
+    for name, shape in matrices.items():
+        writer.add_tensor(name + ".weight", np.ones(shape, np.float16))
+    vectors["blk.0.ffn_norm.weight"] = 32  # the last one: see header_mutations
+    for name, size in vectors.items():
+        writer.add_tensor(name, np.ones(size, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path.read_bytes()
+
+
+def header_mutations(base: bytes, seed: int, count: int = 12):
     """Changes of the header only: data bytes say nothing to the description."""
     rng = random.Random(seed)
     end = base.rindex(b"ffn_norm.weight") + 60
-    for i in range(12):
+    for i in range(count):
         data = bytearray(base)
         data[rng.randrange(24, end)] = rng.choice([0, 1, 2, 3, 0x10, 0x7F, 0xFF])
         yield f"bytes_{i:02}", bytes(data)
@@ -104,6 +142,10 @@ def write_description_corpus(folder: pathlib.Path) -> None:
         base = llama_file(folder / f"valid_{type_name.lower()}", type_name, type_name != "Q4_1")
     for name, data in header_mutations(base, seed=2):
         (folder / name).write_bytes(data)
+    for seed, arch in enumerate(("qwen2", "gemma3"), start=3):
+        base = other_file(folder / f"valid_{arch}", arch)
+        for name, data in header_mutations(base, seed, count=4):
+            (folder / f"{arch}_{name}").write_bytes(data)
 
 
 def main() -> None:

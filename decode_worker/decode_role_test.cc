@@ -243,6 +243,30 @@ TEST_F(DecodeRoleTest, PreemptionChangesNoTokenAndEndsForEveryone) {
   }
 }
 
+TEST_F(DecodeRoleTest, PreemptionLosesNoPromptLogprob) {
+  HostSetup setup;
+  setup.blocks = 12;
+  setup.max_chunk_tokens = 20;
+  start(setup);
+  std::vector<wire::RunBody> requests;
+  for (uint64_t n = 1; n <= 6; ++n) {
+    requests.push_back(body(n, 100, 60));
+    requests.back().prompt.assign(requests[0].prompt.begin(), requests[0].prompt.end());
+    requests.back().prompt_logprobs = 0;
+    run(requests.back());
+  }
+  ASSERT_TRUE(
+      until([&] { return std::ranges::all_of(requests, [&](auto& r) { return finished(r); }); }));
+  for (const wire::RunBody& request : requests) {
+    EXPECT_EQ(router_.prompt_logprobs[request.key.request].size(), 99u);
+    for (const auto& [place, logprob] : router_.prompt_logprobs[request.key.request]) {
+      EXPECT_EQ(logprob.logprob, router_.prompt_logprobs[requests[0].key.request][place].logprob);
+    }
+    expect_right(request);
+  }
+  expect_all_free();
+}
+
 TEST_F(DecodeRoleTest, AFullPoolServesEveryRequestThatFitsAlone) {
   HostSetup setup;
   setup.blocks = 4;

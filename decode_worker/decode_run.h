@@ -65,6 +65,7 @@ struct DecodeRun {
   // What each choice has produced, the output before this run included; the state after it.
   std::vector<wire::ChoiceState> choices;
   std::unique_ptr<worker::Sequence> base;  // in kForking: the prompt with its KV
+  int scored = 0;  // leading positions of the base whose prompt log-probabilities were sent
   int lanes = 0;
   // While admitted: choices that go on, each a sequence of the batch now or soon; and how many of
   // them may come to need another block after their first step.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/worker/prompt_scores.h"
 #include "common/worker/run_convert.h"
 #include "decode_worker/decode_role.h"
 
@@ -99,8 +100,13 @@ void DecodeRole::resume_preempted() {
       continue;
     }
     worker::Sequence& sequence = lane->sequence;
-    kv_cache::BlockPool::Hit hit =
-        env_.blocks.match(sequence.tokens(), sequence.size() - 1, lane->run.body.cache_salt);
+    const bool scores = lane->choice == Lane::kBase && worker::wants_prompt_scores(lane->run.body);
+    const int usable =
+        scores ? std::min(lane->run.scored, sequence.size() - 1) : sequence.size() - 1;
+    kv_cache::BlockPool::Hit hit;
+    if (usable > 0) {
+      hit = env_.blocks.match(sequence.tokens(), usable, lane->run.body.cache_salt);
+    }
     const int missing = std::min(env_.blocks.blocks_for(sequence.size() + 1), env_.blocks.total()) -
                         static_cast<int>(hit.blocks.size());
     // Alone it may take the last block; beside others they keep one each, or it would only push
@@ -136,6 +142,9 @@ bool DecodeRole::feed(Lane& lane, int count, engine::BatchPlan& plan) {
     Result<engine::SequencePlan*> entry = lane.sequence.feed(count, env_.blocks, plan);
     if (entry.ok()) {
       lane.fed_in_step = count;
+      if (lane.choice == Lane::kBase) {
+        worker::ask_for_scores(lane.run.body, lane.sequence, **entry);
+      }
       if (last) {
         ask_for_samples(lane, **entry);
       }
@@ -224,6 +233,13 @@ void DecodeRole::lane_done(Lane& lane, engine::SequenceOutput& output) {
   if (!output.error.ok()) {
     fail(run, output.error);
     return;
+  }
+  if (!output.scores.empty()) {
+    const int first = lane.sequence.computed();
+    run.scored = std::max(run.scored, first + static_cast<int>(output.scores.size()));
+    (void)env_.links
+        .send(run.router, worker::prompt_logprobs(run.body, env_.incarnation, first, output.scores))
+        .ok();
   }
   lane.sequence.fed(count, env_.blocks, run.body.cache_salt);
   if (lane.choice == Lane::kBase) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/worker/prompt_scores.h"
 #include "decode_worker/decode_role.h"
 
 namespace baton::decode_worker {
@@ -116,14 +117,19 @@ bool DecodeRole::try_admit(DecodeRun& run) {
   const bool local = run.state == RunState::kWaiting;
   const std::vector<TokenId> tokens = run.base_tokens();
   const int kv_tokens = local ? static_cast<int>(tokens.size()) : run.kv_tokens;
-  // Here the last token is computed, because its row is sampled; a hand-over may have all.
-  const int wanted = local ? kv_tokens - 1 : kv_tokens;
+  // Here the last token is computed, because its row is sampled, and all of them when their rows
+  // are scored; a hand-over may have all.
+  const int computed_here = worker::wants_prompt_scores(run.body) ? kv_tokens : 1;
+  const int wanted = local ? kv_tokens - computed_here : kv_tokens;
   // A look first: it may take many turns until there is room, and match() counts as a query.
   const int found = std::min(env_.blocks.peek(tokens, run.body.cache_salt), wanted);
   if (!fits(run, found, kv_tokens)) {
     return false;
   }
-  kv_cache::BlockPool::Hit hit = env_.blocks.match(tokens, wanted, run.body.cache_salt);
+  kv_cache::BlockPool::Hit hit;
+  if (wanted > 0) {
+    hit = env_.blocks.match(tokens, wanted, run.body.cache_salt);
+  }
   if (!local) {
     hit.tokens = hit.tokens / run.push_unit_tokens * run.push_unit_tokens;
     hit.blocks.truncate(static_cast<size_t>(hit.tokens / env_.blocks.block_tokens()));

@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/wire/codec.h"
+#include "common/worker/prompt_scores.h"
 #include "common/worker/run_convert.h"
 #include "common/worker/run_select.h"
 
@@ -169,15 +170,19 @@ void PrefillRole::on_tick(TimePoint now) {
 
 bool PrefillRole::try_start(PrefillRun& run) {
   const int size = run.sequence.size();
-  // The last token is always computed here, because its row is sampled. A look first: it may take
-  // many turns until there is room, and match() counts as a query.
-  const int found = env_.blocks.peek(run.sequence.tokens(), run.request.body.cache_salt);
-  if (env_.blocks.available() <
-      env_.blocks.blocks_for(size) - std::min(found, size - 1) / env_.blocks.block_tokens()) {
+  // The last token is always computed here, because its row is sampled, and all of them when their
+  // rows are scored. A look first: it may take many turns until there is room, and match() counts
+  // as a query.
+  const int usable = worker::wants_prompt_scores(run.request.body) ? 0 : size - 1;
+  const int found =
+      std::min(usable, env_.blocks.peek(run.sequence.tokens(), run.request.body.cache_salt));
+  if (env_.blocks.available() < env_.blocks.blocks_for(size) - found / env_.blocks.block_tokens()) {
     return false;
   }
-  kv_cache::BlockPool::Hit hit =
-      env_.blocks.match(run.sequence.tokens(), size - 1, run.request.body.cache_salt);
+  kv_cache::BlockPool::Hit hit;
+  if (usable > 0) {
+    hit = env_.blocks.match(run.sequence.tokens(), usable, run.request.body.cache_salt);
+  }
   const int missing = env_.blocks.blocks_for(size) - static_cast<int>(hit.blocks.size());
   if (env_.blocks.available() < missing) {
     return false;
@@ -200,6 +205,7 @@ void PrefillRole::feed(PrefillRun& run, int count, engine::BatchPlan& plan) {
   Result<engine::SequencePlan*> entry = run.sequence.feed(count, env_.blocks, plan);
   BATON_CHECK(entry.ok(), "a started prompt has all its blocks");
   run.fed_in_step = count;
+  worker::ask_for_scores(run.request.body, run.sequence, **entry);
   if (last) {
     for (sampling::SequenceSampler& sampler : run.samplers) {
       (*entry)->samples.push_back({&sampler});
@@ -258,6 +264,17 @@ void PrefillRole::on_step_done(engine::StepOutput output) {
       erase_if_quiet(run);
       continue;
     }
+    if (!sequence.error.ok()) {
+      fail(run, sequence.error);
+      continue;
+    }
+    if (!sequence.scores.empty()) {
+      const int first = run.sequence.computed();
+      (void)env_.links
+          .send(run.router,
+                worker::prompt_logprobs(run.request.body, env_.incarnation, first, sequence.scores))
+          .ok();
+    }
     run.sequence.fed(count, env_.blocks, run.request.body.cache_salt);
     ++run.timings.prefill_chunks;
     if (run.transfer != 0 && !pushed_in_step(run)) {
@@ -270,12 +287,8 @@ void PrefillRole::on_step_done(engine::StepOutput output) {
   step_pushes_.clear();
 }
 
-void PrefillRole::finish_prompt(PrefillRun& run, engine::SequenceOutput& output) {
+void PrefillRole::finish_prompt(PrefillRun& run, const engine::SequenceOutput& output) {
   std::erase(computing_, run.sequence.id());
-  if (!output.error.ok()) {
-    fail(run, output.error);
-    return;
-  }
   run.timings.prefill_ms = to_ms(env_.clock.now() - run.started);
   bool all_finished = true;
   for (size_t i = 0; i < output.samples.size(); ++i) {

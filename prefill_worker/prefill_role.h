@@ -58,7 +58,7 @@ class PrefillRole final : public worker::Role {
   // Steps.
   bool try_start(PrefillRun& run);
   void feed(PrefillRun& run, int count, engine::BatchPlan& plan);
-  void finish_prompt(PrefillRun& run, engine::SequenceOutput& output);
+  void finish_prompt(PrefillRun& run, const engine::SequenceOutput& output);
 
   // Hand-over.
   void open_transfer(PrefillRun& run);

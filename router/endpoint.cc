@@ -7,6 +7,7 @@
 
 #include "common/http/error.h"
 #include "router/api/field_reader.h"
+#include "router/api/prompt_fields.h"
 #include "router/api/tokenize.h"
 #include "router/tool_calls/call_grammar.h"
 
@@ -211,6 +212,7 @@ ApiFault Endpoint::fit_context(ApiRequest& request) const {
   if (context == 0) {
     return {unavailable("no worker is ready yet"), "", ""};
   }
+  truncate_prompts(request, context, *options_.model.tokenizer);
   size_t longest = 0;
   for (const Prompt& prompt : request.prompts) {
     longest = std::max(longest, prompt.tokens.size());

@@ -1,6 +1,7 @@
 #include "router/exchange.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "common/http/error.h"
@@ -66,11 +67,11 @@ Exchange::Exchange(Options options, const tokenizer::Tokenizer& tokenizer, Route
       format_(options_.request, tokenizer, options_.public_id, options_.created,
               options_.request.model) {
   const ApiRequest& request = options_.request;
-  choices_.resize(request.prompts.size() * static_cast<size_t>(request.n));
-  for (size_t i = 0; i < choices_.size(); ++i) {
-    choices_[i].whole.prompt = &request.prompts[i / static_cast<size_t>(request.n)].tokens;
+  choices_.resize(request.prompts.size() * static_cast<size_t>(request.candidates()));
+  prompt_logprobs_.resize(request.prompts.size());
+  for (ChoiceRecord& record : choices_) {
     if (request.answer.has_calls || request.answer.has_reasoning) {
-      choices_[i].reader = std::make_unique<AnswerReader>(request.answer, request.tools);
+      record.reader = std::make_unique<AnswerReader>(request.answer, request.tools);
     }
   }
   for (const Prompt& prompt : request.prompts) {
@@ -82,7 +83,7 @@ Exchange::Exchange(Options options, const tokenizer::Tokenizer& tokenizer, Route
   record_.chat = request.chat;
   record_.stream = request.stream;
   record_.prompts = static_cast<int64_t>(request.prompts.size());
-  record_.choices = request.n;
+  record_.choices = request.candidates();
   record_.prompt_tokens = usage_.prompt_tokens;
   record_.max_tokens = request.sampling.max_tokens;
   record_.arrived = options_.arrived;
@@ -100,6 +101,14 @@ size_t Exchange::add_attempt(AttemptRecord attempt) {
   record_.moves += attempt.moved_because.empty() ? 0 : 1;
   record_.attempts.push_back(std::move(attempt));
   return record_.attempts.size() - 1;
+}
+
+void Exchange::take_prompt_logprobs(size_t prompt_index, std::vector<wire::TokenLogprob> logprobs) {
+  prompt_logprobs_[prompt_index] = std::move(logprobs);
+}
+
+PromptView Exchange::prompt_view(size_t prompt_index) const {
+  return {&options_.request.prompts[prompt_index], prompt_logprobs_[prompt_index]};
 }
 
 void Exchange::observe_first_token(size_t attempt, TimePoint now) {
@@ -174,17 +183,34 @@ void Exchange::keep(const ChoiceDelta& delta, ChoiceRecord& record) const {
   }
   whole.ids.insert(whole.ids.end(), delta.ids.begin(), delta.ids.end());
   whole.logprobs.insert(whole.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+  for (const wire::TokenLogprob& logprob : delta.logprobs) {
+    record.logprob_sum += static_cast<double>(logprob.logprob);
+  }
   whole.finish = delta.finish;
   whole.stop_text = delta.stop_text;
 }
 
+// With max_tokens 0 one token is made, since a run is over when it has one; nobody sees it.
+ChoiceDelta Exchange::without_output(const ChoiceDelta& delta) {
+  ChoiceDelta out;
+  out.choice = delta.choice;
+  out.first = delta.first;
+  out.finish = wire::FinishReason::kLength;
+  return out;
+}
+
 void Exchange::deliver(ChoiceDelta delta, size_t prompt_index, size_t attempt, TimePoint now) {
   const ApiRequest& request = options_.request;
+  if (request.echo_only) {
+    delta = without_output(delta);
+  }
   const size_t index =
-      prompt_index * static_cast<size_t>(request.n) + static_cast<size_t>(delta.choice);
+      prompt_index * static_cast<size_t>(request.candidates()) + static_cast<size_t>(delta.choice);
   ChoiceRecord& record = choices_[index];
   if (!delta.ids.empty()) {
     observe_token(record, attempt, now);
+  } else if (request.echo_only && !started()) {
+    observe_first_token(attempt, now);
   }
   if (delta.finish != wire::FinishReason::kNone) {
     const bool length = delta.finish == wire::FinishReason::kLength;
@@ -212,9 +238,10 @@ void Exchange::deliver(ChoiceDelta delta, size_t prompt_index, size_t attempt, T
     headers.set("Cache-Control", "no-cache");
     options_.responder->begin_stream(200, std::move(headers));
   }
-  options_.responder->write(format_.delta_events(
-      delta, static_cast<int>(index), request.continuous_usage ? &usage_ : nullptr,
-      delta.first && request.return_token_ids ? record.whole.prompt : nullptr));
+  const PromptView prompt = prompt_view(prompt_index);
+  options_.responder->write(format_.delta_events(delta, static_cast<int>(index),
+                                                 request.continuous_usage ? &usage_ : nullptr,
+                                                 delta.first ? &prompt : nullptr));
 }
 
 std::string Exchange::trace_json(const wire::RunTimings& timings,
@@ -267,6 +294,33 @@ int64_t Exchange::unfinished_choices() const {
                        [](const ChoiceRecord& record) { return !record.ended; });
 }
 
+// The answer's choices: all that were made, or of each prompt the n whose tokens have the highest
+// mean log-probability, best first.
+std::vector<ResponseFormat::WholeChoice> Exchange::chosen() {
+  const auto made = static_cast<size_t>(options_.request.candidates());
+  const auto wanted = static_cast<size_t>(options_.request.n);
+  const auto mean = [this](size_t choice) {
+    const ChoiceRecord& record = choices_[choice];
+    return record.logprob_sum / std::max<double>(1, static_cast<double>(record.whole.ids.size()));
+  };
+  std::vector<ResponseFormat::WholeChoice> out;
+  std::vector<size_t> order(made);
+  for (size_t first = 0; first < choices_.size(); first += made) {
+    std::iota(order.begin(), order.end(), first);
+    if (made > wanted) {
+      std::sort(order.begin(), order.end(), [&mean](size_t a, size_t b) {
+        return mean(a) > mean(b) || (mean(a) == mean(b) && a < b);
+      });
+    }
+    for (size_t i = 0; i < wanted; ++i) {
+      ResponseFormat::WholeChoice& whole = choices_[order[i]].whole;
+      whole.prompt = prompt_view(first / made);
+      out.push_back(std::move(whole));
+    }
+  }
+  return out;
+}
+
 void Exchange::finish(TimePoint now, const wire::RunTimings& timings,
                       const std::string& decode_worker) {
   if (std::exchange(over_, true)) {
@@ -277,11 +331,7 @@ void Exchange::finish(TimePoint now, const wire::RunTimings& timings,
   observe_end(now);
   const std::string trace = trace_json(timings, decode_worker);
   if (!options_.request.stream) {
-    std::vector<ResponseFormat::WholeChoice> choices;
-    for (ChoiceRecord& record : choices_) {
-      choices.push_back(std::move(record.whole));
-    }
-    http::Response response = http::json_response(200, format_.whole(choices, usage_, trace));
+    http::Response response = http::json_response(200, format_.whole(chosen(), usage_, trace));
     for (const auto& [name, value] : options_.headers) {
       response.headers.set(name, value);
     }

@@ -63,6 +63,9 @@ class Exchange {
   // After the end.
   RequestRecord take_record() { return std::move(record_); }
 
+  // Of the tokens of prompt `prompt_index` but the first; before any output of it.
+  void take_prompt_logprobs(size_t prompt_index, std::vector<wire::TokenLogprob> logprobs);
+
   // New output of a choice of prompt `prompt_index`, as placed by `attempt`.
   void deliver(ChoiceDelta delta, size_t prompt_index, size_t attempt, TimePoint now);
   // All choices of all prompts ended.
@@ -76,22 +79,27 @@ class Exchange {
   struct ChoiceRecord {
     ResponseFormat::WholeChoice whole;
     std::unique_ptr<AnswerReader> reader;  // of a chat
+    double logprob_sum = 0;                // of its tokens, when choices are compared
     TimePoint last_token{};
     int tokens = 0;
     bool ended = false;
   };
   void read_answer(ChoiceDelta& delta, ChoiceRecord& record) const;
   void keep(const ChoiceDelta& delta, ChoiceRecord& record) const;
+  static ChoiceDelta without_output(const ChoiceDelta& delta);
   void observe_token(ChoiceRecord& record, size_t attempt, TimePoint now);
   void observe_first_token(size_t attempt, TimePoint now);
   void observe_end(TimePoint now);
   int64_t unfinished_choices() const;
+  PromptView prompt_view(size_t prompt_index) const;
+  std::vector<ResponseFormat::WholeChoice> chosen();
   std::string trace_json(const wire::RunTimings& timings, const std::string& decode_worker) const;
 
   Options options_;
   RouterMetrics& metrics_;
   ResponseFormat format_;
-  std::vector<ChoiceRecord> choices_;  // prompts x n
+  std::vector<ChoiceRecord> choices_;                             // prompts x candidates
+  std::vector<std::vector<wire::TokenLogprob>> prompt_logprobs_;  // of each prompt
   Usage usage_;
   RequestRecord record_;
   std::string_view ended_as_;

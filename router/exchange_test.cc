@@ -85,6 +85,47 @@ TEST_F(ExchangeTest, AnswersWholeOnceAllChoicesEnded) {
   EXPECT_EQ(metrics_.request_choices.sum(), 2);
 }
 
+TEST_F(ExchangeTest, SendsTheBestOfTheChoicesThatWereMadeAndCountsAll) {
+  Exchange one = exchange(request(R"(,"n":2,"best_of":4)"));
+  const std::vector<std::vector<float>> logprobs = {{-3}, {-1, -1.2f}, {-2}, {-0.5f, -0.6f, -2}};
+  for (int i = 0; i < 4; ++i) {
+    const std::vector<float>& own = logprobs[static_cast<size_t>(i)];
+    for (size_t k = 0; k < own.size(); ++k) {
+      const bool last = k + 1 == own.size();
+      ChoiceDelta next =
+          delta(i, std::to_string(i), k == 0, last ? FinishReason::kLength : FinishReason::kNone);
+      next.logprobs = {{own[k], {}, 0}};
+      one.deliver(next, 0, 0, start_ + 10ms);
+    }
+  }
+  one.finish(start_ + 21ms, {}, "d0");
+  const boost::json::value got = json(responder_->body());
+  ASSERT_EQ(got.at("choices").as_array().size(), 2u);
+  EXPECT_EQ(got.at("choices").at(0).at("text"), "333") << "the highest mean, not the highest sum";
+  EXPECT_EQ(got.at("choices").at(0).at("index"), 0);
+  EXPECT_EQ(got.at("choices").at(1).at("text"), "11");
+  EXPECT_TRUE(got.at("choices").at(0).at("logprobs").is_null());
+  EXPECT_EQ(got.at("usage").at("completion_tokens"), 7);
+}
+
+TEST_F(ExchangeTest, ShowsNothingButThePromptForMaxTokensZero) {
+  for (const bool stream : {false, true}) {
+    Exchange one = exchange(request(R"(,"echo":true,"max_tokens":0,"logprobs":0,"stream":)" +
+                                    std::string(stream ? "true" : "false")));
+    ChoiceDelta made = delta(0, "zzz", true, FinishReason::kStop);
+    made.logprobs = {{-1, {}, 0}};
+    one.deliver(made, 0, 0, start_ + 10ms);
+    EXPECT_TRUE(one.started());
+    one.finish(start_ + 21ms, {}, "d0");
+    const boost::json::value got =
+        json(stream ? events(responder_->body())[0] : responder_->body());
+    EXPECT_EQ(got.at("choices").at(0).at("text"), "a");
+    EXPECT_EQ(got.at("choices").at(0).at("finish_reason"), "length");
+    EXPECT_EQ(got.at("choices").at(0).at("logprobs").at("tokens").as_array().size(), 1u);
+    EXPECT_EQ(metrics_.generation_tokens.value(), 0);
+  }
+}
+
 TEST_F(ExchangeTest, StreamsTheSameTextAndEndsWithDone) {
   Exchange one = exchange(request(
       R"(,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":false)"));

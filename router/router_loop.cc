@@ -127,12 +127,16 @@ void RouterLoop::begin(NewExchange command) {
     run->prompt_index = i;
     run->body.key.request.value = random_.next_u128();
     run->body.prompt = request.prompts[i].tokens;
-    run->body.choices.resize(static_cast<size_t>(request.n));
+    run->body.choices.resize(static_cast<size_t>(request.candidates()));
     run->body.sampling = request.sampling;
+    if (request.best_of > request.n && request.sampling.logprobs < 0) {
+      run->body.sampling.logprobs = 0;  // what the choices are compared by
+    }
+    run->body.prompt_logprobs = run->body.prompt.size() > 1 ? request.prompt_scores() : -1;
     run->body.sampling.seed = seed;
     run->body.cache_salt = request.cache_salt;
     run->body.router = options_.incarnation;
-    for (int choice = 0; choice < request.n; ++choice) {
+    for (int choice = 0; choice < request.candidates(); ++choice) {
       run->choices.emplace_back(
           tokenizer_, choice,
           ChoiceStream::Options{request.stop, request.include_stop_text,
@@ -177,6 +181,8 @@ bool RouterLoop::receive() {
 void RouterLoop::on_message(const std::string& peer, wire::Message message) {
   if (auto* tokens = std::get_if<wire::Tokens>(&message)) {
     on_tokens(std::move(*tokens));
+  } else if (auto* prompt = std::get_if<wire::PromptLogprobs>(&message)) {
+    on_prompt_logprobs(std::move(*prompt));
   } else if (auto* heartbeat = std::get_if<wire::Heartbeat>(&message)) {
     if (!workers_.heard(peer, std::move(*heartbeat), clock_.now())) {
       // It believes to be registered, but was given up here: after a refusal it registers again.
@@ -276,6 +282,15 @@ void RouterLoop::take_tokens(RouterRun& run, const wire::Tokens& tokens) {
   if (tokens.ids.empty() || tokens.choice >= run.choices.size()) {
     return;
   }
+  if (run.needs_prompt_logprobs()) {
+    if (tokens.from == run.computing()) {
+      fail_exchange(run.exchange, incompatible("the worker that computed the prompt does not tell "
+                                               "its log-probabilities"));
+    } else {
+      run.held.push_back(tokens);
+    }
+    return;
+  }
   if (!run.prefilled) {
     note_prefilled(run);
     expect_prefix(run);
@@ -344,7 +359,7 @@ void RouterLoop::on_failed(const wire::RunFailed& failed) {
 void RouterLoop::on_worker_lost(WorkerState& worker, std::string_view reason) {
   std::vector<RequestId> affected;
   for (const auto& [id, run] : runs_) {
-    if (run->owner() == worker.id()) {
+    if (run->lost_with(worker.id())) {
       affected.push_back(id);
     }
   }

@@ -96,6 +96,7 @@ class RouterLoop {
   void on_register(const std::string& peer, const wire::Register& message);
   void on_tokens(wire::Tokens tokens);
   void take_tokens(RouterRun& run, const wire::Tokens& tokens);
+  void on_prompt_logprobs(wire::PromptLogprobs message);
   void note_handed_over(const RouterRun& run);
   void note_leg(const RouterRun& run, const std::string& reason);
   void cancel_sender(const wire::Tokens& tokens);

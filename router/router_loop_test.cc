@@ -91,6 +91,81 @@ TEST_F(RouterLoopTest, SendsEveryPromptAndChoiceOfARequest) {
   EXPECT_EQ(got.at("choices").at(3).at("text").as_string(), decoded({21}));
 }
 
+wire::PromptLogprobs scores(const RunKey& key, Incarnation from, uint32_t first,
+                            const std::vector<float>& values) {
+  wire::PromptLogprobs message{key, from, first, {}};
+  for (const float value : values) {
+    message.logprobs.push_back({value, {}, 1});
+  }
+  return message;
+}
+
+TEST_F(RouterLoopTest, OutputWaitsForThePromptsLogprobs) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post(R"(,"echo":true,"logprobs":0)");
+  const auto prefill = p0->next<wire::Prefill>();
+  ASSERT_TRUE(prefill);
+  EXPECT_EQ(prefill->body.prompt_logprobs, 0);
+  const RunKey key = prefill->body.key;
+  d0->tokens(key, 0, {10, 11}, FinishReason::kLength);  // overtakes what P sent
+  p0->send(scores(key, p0->id(), 1, {-1}));
+  p0->send(scores(key, p0->id(), 1, {-1, -2}));  // again after a preemption, and more
+  ASSERT_TRUE(answer->wait_done());
+  const boost::json::value choice = json(answer->body()).at("choices").at(0);
+  EXPECT_EQ(choice.at("text"), boost::json::value(decoded({5, 6, 7}) + decoded({10, 11})));
+  const boost::json::value& values = choice.at("logprobs").at("token_logprobs");
+  EXPECT_TRUE(values.at(0).is_null());
+  EXPECT_EQ(values.at(1), -1);
+  EXPECT_EQ(values.at(2), -2);
+}
+
+TEST_F(RouterLoopTest, MovesARunWhosePromptLogprobsDiedWithTheirWorker) {
+  start();
+  auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post(R"(,"prompt_logprobs":0)");
+  const auto prefill = p0->next<wire::Prefill>();
+  ASSERT_TRUE(prefill);
+  p0->send(scores(prefill->body.key, p0->id(), 1, {-1}));
+  d0->tokens(prefill->body.key, 0, {10});
+  const auto p1 = worker(wire::Role::kPrefill, 1);
+  p0->send(wire::Goodbye{p0->id()});
+  const auto again = p1->next<wire::Prefill>();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->body.key.attempt, 1);
+  EXPECT_EQ(again->body.prompt_logprobs, 0);
+  EXPECT_TRUE(again->body.choices[0].output.empty()) << "the client has seen nothing";
+  p1->send(scores(again->body.key, p1->id(), 1, {-1, -2}));
+  p1->tokens(again->body.key, 0, {10}, FinishReason::kLength);
+  ASSERT_TRUE(answer->wait_done());
+  const boost::json::value choice = json(answer->body()).at("choices").at(0);
+  EXPECT_EQ(choice.at("prompt_logprobs").as_array().size(), 3u);
+}
+
+TEST_F(RouterLoopTest, RefusesAWorkerThatDoesNotTellPromptLogprobs) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post(R"(,"prompt_logprobs":0)");
+  p0->tokens(p0->next<wire::Prefill>()->body.key, 0, {10}, FinishReason::kLength);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 503);
+}
+
+TEST_F(RouterLoopTest, ComparesTheChoicesOfBestOfByTheirLogprobs) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  (void)post(R"(,"best_of":3)");
+  const auto prefill = p0->next<wire::Prefill>();
+  ASSERT_TRUE(prefill);
+  EXPECT_EQ(prefill->body.choices.size(), 3u);
+  EXPECT_EQ(prefill->body.sampling.logprobs, 0);
+  EXPECT_EQ(prefill->body.prompt_logprobs, -1);
+}
+
 TEST_F(RouterLoopTest, CancelsEverywhereAtAStopString) {
   start();
   const auto p0 = worker(wire::Role::kPrefill, 0);

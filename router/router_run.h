@@ -16,6 +16,11 @@ struct RouterRun {
   size_t prompt_index = 0;
   wire::RunBody body;  // key.attempt grows with every placement
   std::vector<ChoiceStream> choices;
+  // While the body asks for the prompt's log-probabilities they are missing: what has come of them,
+  // and the output that has overtaken them on another way. Nothing is told before they are all
+  // here.
+  std::vector<wire::TokenLogprob> prompt_logprobs;
+  std::vector<wire::Tokens> held;
   // Where it is. While `handed_over` is false the prefill worker owns the run.
   bool local = false;
   bool handed_over = false;
@@ -34,6 +39,11 @@ struct RouterRun {
   size_t record = 0;  // number of the attempt in the exchange's record
 
   const RunKey& key() const { return body.key; }
+  bool needs_prompt_logprobs() const { return body.prompt_logprobs >= 0; }
+  // Who computes the prompt.
+  Incarnation computing() const {
+    return !local ? prefill : decodes.empty() ? Incarnation{} : decodes[0];
+  }
   bool finished() const {
     for (const ChoiceStream& choice : choices) {
       if (!choice.finished()) {
@@ -50,9 +60,12 @@ struct RouterRun {
     }
     return false;
   }
-  // Whose death ends this attempt.
   Incarnation owner() const {
     return local || handed_over ? (leg < decodes.size() ? decodes[leg] : Incarnation{}) : prefill;
+  }
+  // Whether that worker's death ends this attempt.
+  bool lost_with(Incarnation worker) const {
+    return owner() == worker || (needs_prompt_logprobs() && computing() == worker);
   }
 };
 

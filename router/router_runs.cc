@@ -79,7 +79,9 @@ Status RouterLoop::place(RouterRun& run, const std::string& moved_because) {
   request.choices = static_cast<int>(run.choices.size());
   request.max_new_tokens = run.body.sampling.max_tokens;
   request.needs_local = run.choices.size() > 1 && run.emitted();
-  request.chains = chains(tokens, run.body.cache_salt, prefills, decodes);
+  if (!run.needs_prompt_logprobs()) {  // else all of the prompt is computed anyway
+    request.chains = chains(tokens, run.body.cache_salt, prefills, decodes);
+  }
   BATON_ASSIGN_OR_RETURN(Placement placement, placement_.place(request, prefills, decodes));
   metrics_.registry
       .counter(metrics::MetricId::kRouterDecisions, {placement.decision, placement.reason})
@@ -130,8 +132,7 @@ void RouterLoop::note_prefilled(RouterRun& run) {
     return;
   }
   --waiting_runs_;
-  const Incarnation where = run.local ? run.decodes[0] : run.prefill;
-  if (WorkerState* worker = workers_.find(where)) {
+  if (WorkerState* worker = workers_.find(run.computing())) {
     worker->assigned_prompt_tokens -= run.assigned_tokens;
   }
 }
@@ -139,8 +140,7 @@ void RouterLoop::note_prefilled(RouterRun& run) {
 // The worker has the prompt's blocks now, but says so with a later heartbeat only: the same prompt
 // sent again at once should find them.
 void RouterLoop::expect_prefix(const RouterRun& run) {
-  const Incarnation where = run.local ? run.decodes[0] : run.prefill;
-  if (WorkerState* worker = workers_.find(where)) {
+  if (WorkerState* worker = workers_.find(run.computing())) {
     worker->prefixes.expect(chain_for(*worker, known_tokens(run.body), run.body.cache_salt).hashes);
   }
 }
@@ -191,6 +191,8 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
   }
   run.decodes.clear();
   run.prefill = Incarnation{};
+  run.prompt_logprobs.clear();
+  run.held.clear();
   const bool moved = run.emitted();
   if (const Status status = place(run, why.message()); !status.ok()) {
     fail_exchange(run.exchange, why);
@@ -200,6 +202,37 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
     metrics_.registry.counter(metrics::MetricId::kStreamsMoved, {reason}).add();
   }
   log_info("run moved", {{"reason", why.to_string()}, {"attempt", run.key().attempt}});
+}
+
+// The last of them lets the output that waited through.
+void RouterLoop::on_prompt_logprobs(wire::PromptLogprobs message) {
+  RouterRun* run = find_run(message.key.request);
+  if (run == nullptr || message.key.attempt != run->key().attempt ||
+      !run->needs_prompt_logprobs() || message.from != run->computing()) {
+    return;
+  }
+  const size_t wanted = run->body.prompt.size() - 1;
+  size_t place = message.first - 1;  // the first token has none
+  if (place > run->prompt_logprobs.size()) {
+    restart(*run, internal_error("a worker skipped log-probabilities of the prompt"), "gap");
+    return;
+  }
+  for (wire::TokenLogprob& logprob : message.logprobs) {
+    if (place++ == run->prompt_logprobs.size() && place <= wanted) {
+      run->prompt_logprobs.push_back(std::move(logprob));
+    }
+  }
+  Exchange* exchange = find_exchange(run->exchange);
+  if (run->prompt_logprobs.size() < wanted || exchange == nullptr) {
+    return;
+  }
+  run->body.prompt_logprobs = -1;
+  exchange->take_prompt_logprobs(run->prompt_index, std::exchange(run->prompt_logprobs, {}));
+  for (const wire::Tokens& tokens : std::exchange(run->held, {})) {
+    if (RouterRun* still = find_run(message.key.request)) {
+      take_tokens(*still, tokens);
+    }
+  }
 }
 
 // Every choice of the run ended.

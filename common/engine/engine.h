@@ -46,7 +46,11 @@ struct SequencePlan {
   int first_position = 0;
   std::vector<BlockId> blocks;  // block table from position 0; covers all new tokens
   LogitsWanted logits = LogitsWanted::kNone;
-  bool return_logits = false;          // copy the f32 rows into the output
+  bool return_logits = false;  // copy the f32 rows into the output
+  // Of the first rows, the token after each, whose log-probability is wanted together with the
+  // `score_top` most likely; needs kAll.
+  std::vector<TokenId> score;
+  int score_top = 0;
   std::vector<SampleRequest> samples;  // each samples from the last row; needs kLast or kAll
 };
 
@@ -65,9 +69,10 @@ struct BatchPlan {
 
 struct SequenceOutput {
   SequenceId id;
-  std::vector<sampling::Sampled> samples;  // one per SampleRequest; mean nothing on an error
-  Status error;                            // a NaN logit ends this sequence only
-  std::vector<float> logits;               // [rows with logits, vocab] if return_logits
+  std::vector<sampling::Sampled> samples;       // one per SampleRequest; mean nothing on an error
+  Status error;                                 // a NaN logit ends this sequence only
+  std::vector<sampling::TokenLogprobs> scores;  // one per token of `score`
+  std::vector<float> logits;                    // [rows with logits, vocab] if return_logits
 };
 
 struct StepOutput {

@@ -121,6 +121,45 @@ TEST(EngineTest, AllRowsEqualTheRowsOfSingleSteps) {
   }
 }
 
+TEST(EngineTest, ScoresOfChunksEqualThoseOfTheirLogits) {
+  const std::unique_ptr<Engine> engine = make_engine(fastest());
+  const std::vector<TokenId> tokens = random_tokens(3, 100, 512);
+  const std::vector<BlockId> blocks = {0, 1, 2, 3};
+  sampling::SamplingParams greedy;
+  greedy.temperature = 0;
+  sampling::SequenceSampler sampler(greedy, tokens, {}, 0, 512);
+  sampling::Scratch scratch;
+  for (const auto& [begin, end] : std::vector<std::pair<int, int>>{{0, 37}, {37, 38}, {38, 100}}) {
+    auto plan = std::make_unique<BatchPlan>();
+    if (begin == 0) {
+      plan->zero_values = blocks;
+    }
+    plan->sequences.push_back(
+        sequence_of(1, {tokens.begin() + begin, tokens.begin() + end}, blocks));
+    SequencePlan& entry = plan->sequences.back();
+    entry.first_position = begin;
+    entry.logits = LogitsWanted::kAll;
+    entry.score.assign(tokens.begin() + begin + 1, tokens.begin() + std::min(end + 1, 100));
+    entry.score_top = 3;
+    if (end == 100) {
+      entry.samples.push_back({&sampler});
+    }
+    const StepOutput output = engine->run(std::move(plan));
+    const SequenceOutput& got = output.sequences[0];
+    ASSERT_EQ(got.scores.size(), static_cast<size_t>(std::min(end, 99) - begin));
+    for (size_t i = 0; i < got.scores.size(); ++i) {
+      const std::span<const float> row(got.logits.data() + i * 512, 512);
+      const TokenId next = tokens[static_cast<size_t>(begin) + i + 1];
+      EXPECT_EQ(got.scores[i], *sampling::token_logprobs(row, next, 3, scratch))
+          << begin << " " << i;
+    }
+    if (end == 100) {
+      const std::vector<float> last(got.logits.end() - 512, got.logits.end());
+      EXPECT_EQ(got.samples[0].id, arg_max(last));
+    }
+  }
+}
+
 TEST(EngineTest, StepsMayBeSubmittedFromDone) {
   const std::unique_ptr<Engine> engine = make_engine(fastest());
   std::promise<void> finished;

@@ -33,10 +33,13 @@ std::span<const model::ForwardSequence> Step::begin(std::unique_ptr<BatchPlan> p
                          ? 1
                          : static_cast<int>(sequence.tokens.size());
     const auto samples = static_cast<int>(sequence.samples.size());
+    const auto scores = static_cast<int>(sequence.score.size());
     BATON_CHECK(rows > 0 || samples == 0, "a sequence that samples wants logits");
+    BATON_CHECK(scores <= rows, "a sequence that is scored wants logits of all rows");
     SequenceOutput output;
     output.id = sequence.id;
     output.samples.resize(sequence.samples.size());
+    output.scores.resize(sequence.score.size());
     if (sequence.return_logits) {
       output.logits.resize(static_cast<size_t>(rows) * static_cast<size_t>(vocab_));
     }
@@ -48,12 +51,14 @@ std::span<const model::ForwardSequence> Step::begin(std::unique_ptr<BatchPlan> p
       item.sequence = static_cast<int>(s);
       item.sequence_row = i;
       item.copy_out = sequence.return_logits;
+      item.score = i < scores;
       item.alone = count <= 1;
       item.sample = count > 0 ? 0 : -1;
-      if (item.copy_out || count > 0) {
+      if (item.copy_out || item.score || count > 0) {
         items_.push_back(item);
       }
       item.copy_out = false;
+      item.score = false;
       for (item.sample = 1; item.sample < count; ++item.sample) {
         items_.push_back(item);
       }
@@ -95,9 +100,19 @@ void Step::run(Item& item, const model::LogitsChunk& chunk, ThreadBuffers& buffe
                                           static_cast<size_t>(chunk.stride),
                        vocab);
   SequenceOutput& output = outputs_[static_cast<size_t>(item.sequence)];
+  const SequencePlan& sequence = plan_->sequences[static_cast<size_t>(item.sequence)];
+  const auto at = static_cast<size_t>(item.sequence_row);
   if (item.copy_out) {
-    std::ranges::copy(
-        row, output.logits.begin() + static_cast<ptrdiff_t>(vocab * size_t(item.sequence_row)));
+    std::ranges::copy(row, output.logits.begin() + static_cast<ptrdiff_t>(vocab * at));
+  }
+  if (item.score) {
+    Result<sampling::TokenLogprobs> scored =
+        sampling::token_logprobs(row, sequence.score[at], sequence.score_top, buffers.sampling);
+    if (scored.ok()) {
+      output.scores[at] = std::move(scored).value();
+    } else {
+      item.error = scored.status();
+    }
   }
   if (item.sample < 0) {
     return;
@@ -107,8 +122,7 @@ void Step::run(Item& item, const model::LogitsChunk& chunk, ThreadBuffers& buffe
     row = buffers.row;
   }
   const auto index = static_cast<size_t>(item.sample);
-  const SampleRequest& request =
-      plan_->sequences[static_cast<size_t>(item.sequence)].samples[index];
+  const SampleRequest& request = sequence.samples[index];
   Result<sampling::Sampled> sampled = request.sampler->sample(row, buffers.sampling);
   if (sampled.ok()) {
     output.samples[index] = std::move(sampled).value();

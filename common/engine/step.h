@@ -37,13 +37,14 @@ class Step final {
   StepOutput finish();
 
  private:
-  // A row of logits that is copied out, sampled from, or both.
+  // A row of logits that is copied out, scored, sampled from, or several of these.
   struct Item {
     int row = 0;  // among all rows with logits
     int sequence = 0;
     int sequence_row = 0;  // among the sequence's rows with logits
     int sample = -1;       // index in `samples` of the sequence; -1: copied out only
     bool copy_out = false;
+    bool score = false;
     bool alone = false;  // nobody else reads the row
     Status error;
   };

@@ -16,6 +16,15 @@ float log_probability(float logit, double log_sum_exp) {
   return static_cast<float>(static_cast<double>(logit) - log_sum_exp);
 }
 
+// How many come before entry `at` in the order (value descending, id ascending).
+int more_likely(std::span<const float> logits, size_t at) {
+  int count = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    count += logits[i] > logits[at] || (logits[i] == logits[at] && i < at) ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace
 
 Result<RowLogprobs> row_logprobs(std::span<const float> logits, int top, Scratch& scratch) {
@@ -52,7 +61,9 @@ Result<TokenLogprobs> token_logprobs(std::span<const float> logits, TokenId id, 
                                      Scratch& scratch) {
   BATON_CHECK(id >= 0 && static_cast<size_t>(id) < logits.size(), "the token is not in the row");
   BATON_ASSIGN_OR_RETURN(RowLogprobs row, row_logprobs(logits, top, scratch));
-  return logprobs_of(std::move(row), logits[static_cast<size_t>(id)]);
+  TokenLogprobs out = logprobs_of(std::move(row), logits[static_cast<size_t>(id)]);
+  out.rank = 1 + more_likely(logits, static_cast<size_t>(id));
+  return out;
 }
 
 }  // namespace baton::sampling

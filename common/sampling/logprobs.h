@@ -21,6 +21,7 @@ struct TokenLogprob {
 struct TokenLogprobs {
   float sampled = 0.0f;           // of the token itself
   std::vector<TokenLogprob> top;  // most likely first, ties by lower id
+  int rank = 0;                   // of the token, 1 the most likely; 0 when nobody asked
   friend bool operator==(const TokenLogprobs&, const TokenLogprobs&) = default;
 };
 
@@ -36,8 +37,8 @@ Result<RowLogprobs> row_logprobs(std::span<const float> logits, int top, Scratch
 // `logit` is that of the token, from the same row.
 TokenLogprobs logprobs_of(RowLogprobs row, float logit);
 
-// The log-probability of `id` (a prompt token, or one chosen elsewhere) and the `top` most likely
-// of its row. Precondition: id is in the row.
+// The log-probability and rank of `id` (a prompt token, or one chosen elsewhere) and the `top` most
+// likely of its row. Precondition: id is in the row.
 Result<TokenLogprobs> token_logprobs(std::span<const float> logits, TokenId id, int top,
                                      Scratch& scratch);
 

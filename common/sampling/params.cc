@@ -13,9 +13,10 @@ Status out_of_range(std::string_view field, std::string_view rule) {
   return invalid_argument(std::string(field) + " must be " + std::string(rule));
 }
 
-Status validate_ids(std::string_view field, const std::vector<TokenId>& ids, int vocab_size) {
-  if (ids.size() > kMaxStopTokens) {
-    return out_of_range(field, "at most " + std::to_string(kMaxStopTokens) + " token ids");
+Status validate_ids(std::string_view field, const std::vector<TokenId>& ids, int vocab_size,
+                    size_t most = kMaxStopTokens) {
+  if (ids.size() > most) {
+    return out_of_range(field, "at most " + std::to_string(most) + " token ids");
   }
   for (const TokenId id : ids) {
     if (id < 0 || id >= vocab_size) {
@@ -38,6 +39,19 @@ Status validate_bias(const SamplingParams& params, int vocab_size) {
     if (!within(bias, -100.0f, 100.0f)) {
       return out_of_range("logit_bias", "in [-100, 100]");
     }
+  }
+  return {};
+}
+
+Status validate_bad_words(const SamplingParams& params, int vocab_size) {
+  if (params.bad_words.size() > kMaxBadWords) {
+    return out_of_range("bad_words", "at most " + std::to_string(kMaxBadWords) + " words");
+  }
+  for (const std::vector<TokenId>& word : params.bad_words) {
+    if (word.empty()) {
+      return out_of_range("bad_words", "words of at least one token");
+    }
+    BATON_RETURN_IF_ERROR(validate_ids("bad_words", word, vocab_size, kMaxBadWordTokens));
   }
   return {};
 }
@@ -84,6 +98,9 @@ Status validate(const SamplingParams& params, int vocab_size) {
   }
   BATON_RETURN_IF_ERROR(validate_lengths(params));
   BATON_RETURN_IF_ERROR(validate_bias(params, vocab_size));
+  BATON_RETURN_IF_ERROR(
+      validate_ids("allowed_token_ids", params.allowed_token_ids, vocab_size, kMaxAllowedTokens));
+  BATON_RETURN_IF_ERROR(validate_bad_words(params, vocab_size));
   BATON_RETURN_IF_ERROR(validate_ids("stop_token_ids", params.stop_token_ids, vocab_size));
   return validate_ids("end_ids", params.end_ids, vocab_size);
 }

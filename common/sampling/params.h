@@ -16,6 +16,9 @@ namespace baton::sampling {
 inline constexpr int kMaxTopLogprobs = 20;
 inline constexpr int kMaxLogitBias = 4096;
 inline constexpr int kMaxStopTokens = 1024;
+inline constexpr size_t kMaxAllowedTokens = 65536;
+inline constexpr size_t kMaxBadWords = 1024;
+inline constexpr size_t kMaxBadWordTokens = 64;
 // Below this temperature sampling is greedy.
 inline constexpr float kGreedyTemperature = 1e-5f;
 
@@ -28,6 +31,8 @@ struct SamplingParams {
   float presence_penalty = 0.0f;    // output only
   float frequency_penalty = 0.0f;   // output only
   std::vector<std::pair<TokenId, float>> logit_bias;  // added to the logit
+  std::vector<TokenId> allowed_token_ids;       // nothing else is sampled; empty: no restriction
+  std::vector<std::vector<TokenId>> bad_words;  // token sequences that the output never completes
   std::vector<TokenId> stop_token_ids;
   std::vector<TokenId> end_ids;  // the model's end-of-sequence tokens, filled in by the router
   bool ignore_eos = false;       // end_ids do not end the choice; stop_token_ids still do

@@ -11,6 +11,7 @@
 #include "common/sampling/natural_log.h"
 #include "common/sampling/penalties.h"
 #include "common/sampling/philox.h"
+#include "common/sampling/restrictions.h"
 #include "common/sampling/row_ops.h"
 
 namespace baton::sampling {
@@ -149,6 +150,9 @@ SequenceSampler::SequenceSampler(SamplingParams params, std::span<const TokenId>
   if (Penalties::wanted(params_)) {
     penalties_ = std::make_unique<Penalties>(params_, prompt, output_so_far, vocab_size);
   }
+  if (Restrictions::wanted(params_)) {
+    restrictions_ = std::make_unique<Restrictions>(params_, output_so_far, vocab_size);
+  }
   if (make_grammar_ != nullptr) {
     grammar_text_.assign(output_so_far.begin(), output_so_far.end());
   }
@@ -192,6 +196,9 @@ Status SequenceSampler::process_logits(std::span<float> logits) {
   if (penalties_) {
     penalties_->apply(logits);
   }
+  if (restrictions_) {
+    restrictions_->apply(logits);
+  }
   if (output_count_ < params_.min_tokens) {
     mask(logits, params_.end_ids);
     mask(logits, params_.stop_token_ids);
@@ -212,7 +219,11 @@ Result<TokenId> SequenceSampler::choose(std::span<float> logits, Scratch& scratc
                          scratch.maxima.data());
   const float max = *std::max_element(scratch.maxima.begin(), scratch.maxima.end());
   if (max == kMasked) {
-    return internal_error("no token is left to sample: every logit is -infinity or masked");
+    const bool restricted =
+        restrictions_ != nullptr || grammar_ != nullptr || output_count_ < params_.min_tokens;
+    constexpr const char* kMessage =
+        "no token is left to sample: every logit is -infinity or masked";
+    return restricted ? invalid_argument(kMessage) : internal_error(kMessage);
   }
   if (max == std::numeric_limits<float>::infinity()) {
     return invalid_argument("the logits overflow under the request's penalties and temperature");
@@ -267,6 +278,9 @@ FinishReason SequenceSampler::accept(TokenId id) {
   ++output_count_;
   if (penalties_) {
     penalties_->count_output(id);
+  }
+  if (restrictions_) {
+    restrictions_->take_output(id);
   }
   if (make_grammar_ != nullptr) {
     grammar_text_.push_back(id);

@@ -4,9 +4,9 @@
 // same request gives the same tokens on every instruction set, in every batch, before and after it
 // moves to another worker.
 //
-// logits -> bias -> repetition, presence, frequency penalty -> min_tokens mask -> grammar ->
-// greedy, or temperature -> top-k -> min-p -> softmax -> top-p -> draw by Philox4x32-10 (key =
-// seed, counter = (choice, output index, 0, 0)).
+// logits -> bias -> repetition, presence, frequency penalty -> allowed tokens, bad words,
+// min_tokens mask -> grammar -> greedy, or temperature -> top-k -> min-p -> softmax -> top-p ->
+// draw by Philox4x32-10 (key = seed, counter = (choice, output index, 0, 0)).
 
 #include <cstdint>
 #include <functional>
@@ -29,6 +29,7 @@ class Recognizer;
 namespace baton::sampling {
 
 class Penalties;
+class Restrictions;
 
 struct Sampled {
   TokenId id = 0;
@@ -58,9 +59,9 @@ class SequenceSampler {
 
   // Samples output number output_count() and records it. `logits` holds at least vocab_size values
   // ([vocab], f32) of which the first vocab_size count, and is overwritten. Fails, recording
-  // nothing, with internal_error when a logit is NaN or +infinity or when every token is masked
-  // out, with invalid_argument when penalties or temperature overflow f32, and as `grammar` and
-  // grammar::Matcher::mask say; the request cannot go on then.
+  // nothing, with internal_error when a logit is NaN or +infinity or all are -infinity, with
+  // invalid_argument when the request's own rules leave no token or when penalties or temperature
+  // overflow f32, and as `grammar` and grammar::Matcher::mask say; the request cannot go on then.
   //
   // O(vocab_size); about 0.1 ms for 128k entries.
   Result<Sampled> sample(std::span<float> logits, Scratch& scratch);
@@ -84,9 +85,10 @@ class SequenceSampler {
   int choice_;
   int vocab_size_;
   int output_count_ = 0;
-  std::unique_ptr<Penalties> penalties_;  // null when no penalty is asked for
-  MakeGrammar make_grammar_;              // null when the output has no form, or once called
-  std::vector<TokenId> grammar_text_;     // tokens before that
+  std::unique_ptr<Penalties> penalties_;        // null when no penalty is asked for
+  std::unique_ptr<Restrictions> restrictions_;  // null when every token may come
+  MakeGrammar make_grammar_;                    // null when the output has no form, or once called
+  std::vector<TokenId> grammar_text_;           // tokens before that
   std::unique_ptr<grammar::Matcher> grammar_;
 };
 

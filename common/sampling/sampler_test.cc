@@ -444,7 +444,8 @@ TEST(SamplerTest, LogprobsAreTheSameOnEveryInstructionSetAndWithoutSampling) {
     const Result<TokenLogprobs> alone =
         token_logprobs(row, results.front().id, params.logprobs, scratch);
     ASSERT_TRUE(alone.ok());
-    EXPECT_EQ(*alone, *results.front().logprobs);
+    EXPECT_EQ(alone->sampled, results.front().logprobs->sampled);
+    EXPECT_EQ(alone->top, results.front().logprobs->top);
   }
 }
 
@@ -480,7 +481,7 @@ TEST(SamplerTest, FailsOnRowsThatCannotBeSampledAndRecordsNothing) {
   params.end_ids = {0, 1};
   SequenceSampler sampler(params, {}, {}, 0, 2);
   std::vector<float> row = {1.0f, 2.0f};
-  EXPECT_EQ(sampler.sample(row, scratch).status().code(), StatusCode::kInternal);
+  EXPECT_EQ(sampler.sample(row, scratch).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(SamplerTest, TinyPenaltiesStayFiniteAndOverflowIsTheRequestsFault) {

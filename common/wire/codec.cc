@@ -41,6 +41,15 @@ void fill(const Tokens& m, pb::Envelope& e) {
     put(*m.timings, p->mutable_timings());
   }
 }
+void fill(const PromptLogprobs& m, pb::Envelope& e) {
+  auto* p = e.mutable_prompt_logprobs();
+  put(m.key, p->mutable_key());
+  p->set_from(m.from.value);
+  p->set_first(m.first);
+  for (const TokenLogprob& logprob : m.logprobs) {
+    put(logprob, p->add_logprobs());
+  }
+}
 void fill(const RunFailed& m, pb::Envelope& e) {
   auto* p = e.mutable_run_failed();
   put(m.key, p->mutable_key());
@@ -186,6 +195,14 @@ bool read(const pb::Tokens& p, Tokens& m) {
     get(p.timings(), &m.timings.emplace());
   }
   return get(p.key(), &m.key) && get_finish(p.finish(), &m.finish);
+}
+bool read(const pb::PromptLogprobs& p, PromptLogprobs& m) {
+  m.from.value = p.from();
+  m.first = p.first();
+  for (const auto& logprob : p.logprobs()) {
+    get(logprob, &m.logprobs.emplace_back());
+  }
+  return get(p.key(), &m.key) && m.first > 0;
 }
 bool read(const pb::RunFailed& p, RunFailed& m) {
   m.from.value = p.from();
@@ -365,6 +382,8 @@ Result<Message> decode(std::string_view bytes) {
       return made<StatusReply>(e.status_reply(), "status_reply");
     case pb::Envelope::kPeerHeartbeat:
       return made<PeerHeartbeat>(e.peer_heartbeat(), "peer_heartbeat");
+    case pb::Envelope::kPromptLogprobs:
+      return made<PromptLogprobs>(e.prompt_logprobs(), "prompt_logprobs");
     case pb::Envelope::MESSAGE_NOT_SET:
       break;
   }
@@ -374,11 +393,18 @@ Result<Message> decode(std::string_view bytes) {
 }
 
 std::string_view message_name(const Message& message) {
-  static constexpr std::string_view kNames[] = {
-      "prefill",   "run",          "cancel",       "tokens",        "run_failed", "leg_changed",
-      "register",  "welcome",      "heartbeat",    "goodbye",       "hello",      "hello_reply",
-      "reserve",   "grant",        "deny",         "commit",        "commit_ack", "abort",
-      "abort_ack", "status_query", "status_reply", "peer_heartbeat"};
+  static constexpr std::string_view kNames[] = {"prefill",        "run",
+                                                "cancel",         "tokens",
+                                                "run_failed",     "leg_changed",
+                                                "register",       "welcome",
+                                                "heartbeat",      "goodbye",
+                                                "hello",          "hello_reply",
+                                                "reserve",        "grant",
+                                                "deny",           "commit",
+                                                "commit_ack",     "abort",
+                                                "abort_ack",      "status_query",
+                                                "status_reply",   "peer_heartbeat",
+                                                "prompt_logprobs"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

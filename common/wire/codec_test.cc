@@ -21,6 +21,9 @@ RunBody sample_body() {
   body.sampling.max_tokens = 64;
   body.sampling.seed = 0xFFFFFFFFFFFFFFFFull;
   body.sampling.logprobs = -1;
+  body.sampling.allowed_token_ids = {3, 4};
+  body.sampling.bad_words = {{5}, {6, 7}};
+  body.prompt_logprobs = 3;
   body.sampling.grammar_kind = 5;
   body.sampling.grammar_texts = {"yes", std::string("n\0o", 3)};
   body.cache_salt = std::string("a\0b", 3);
@@ -33,7 +36,7 @@ RunBody sample_body() {
 std::vector<Message> samples() {
   const RunBody body = sample_body();
   const RunTimings timings{"p0", 1.5, 2.5, 3, 4, "ucx-posix", 5.5, 6.5, 7, 8.5, 9.5, 10};
-  const TokenLogprob logprob{-0.25f, {{7, -0.25f}, {8, -1.5f}}};
+  const TokenLogprob logprob{-0.25f, {{7, -0.25f}, {8, -1.5f}}, 1};
   Hello hello;
   hello.name = "d0";
   hello.role = Role::kDecode;
@@ -104,7 +107,8 @@ std::vector<Message> samples() {
           AbortAck{1, 2, 3, true},
           StatusQuery{1, 2},
           StatusReply{1, 2, StatusReply::State::kCommitted},
-          PeerHeartbeat{Incarnation{5}, 12, true}};
+          PeerHeartbeat{Incarnation{5}, 12, true},
+          PromptLogprobs{body.key, Incarnation{5}, 1, {logprob, logprob}}};
 }
 
 TEST(CodecTest, EveryMessageSurvivesUnchanged) {
@@ -131,6 +135,9 @@ TEST(CodecTest, KeepsTheFieldsOfARequest) {
   EXPECT_EQ(back.body.sampling.logit_bias, want.sampling.logit_bias);
   EXPECT_EQ(back.body.sampling.seed, want.sampling.seed);
   EXPECT_EQ(back.body.sampling.logprobs, -1);
+  EXPECT_EQ(back.body.sampling.allowed_token_ids, want.sampling.allowed_token_ids);
+  EXPECT_EQ(back.body.sampling.bad_words, want.sampling.bad_words);
+  EXPECT_EQ(back.body.prompt_logprobs, 3);
   EXPECT_EQ(back.body.cache_salt, want.cache_salt);
 }
 

@@ -42,6 +42,10 @@ void put(const SamplingSpec& from, pb::Sampling* to) {
     bias->set_token(token);
     bias->set_value(value);
   }
+  put_tokens(from.allowed_token_ids, to->mutable_allowed_token_ids());
+  for (const std::vector<TokenId>& word : from.bad_words) {
+    put_tokens(word, to->add_bad_words()->mutable_ids());
+  }
   put_tokens(from.stop_token_ids, to->mutable_stop_token_ids());
   put_tokens(from.end_ids, to->mutable_end_ids());
   to->set_ignore_eos(from.ignore_eos);
@@ -65,6 +69,10 @@ void get(const pb::Sampling& from, SamplingSpec* to) {
   for (const auto& bias : from.logit_bias()) {
     to->logit_bias.emplace_back(bias.token(), bias.value());
   }
+  to->allowed_token_ids = get_tokens(from.allowed_token_ids());
+  for (const auto& word : from.bad_words()) {
+    to->bad_words.push_back(get_tokens(word.ids()));
+  }
   to->stop_token_ids = get_tokens(from.stop_token_ids());
   to->end_ids = get_tokens(from.end_ids());
   to->ignore_eos = from.ignore_eos();
@@ -84,9 +92,11 @@ void put(const TokenLogprob& from, pb::TokenLogprob* to) {
     top->set_token(token);
     top->set_value(value);
   }
+  to->set_rank(from.rank);
 }
 void get(const pb::TokenLogprob& from, TokenLogprob* to) {
   to->logprob = from.logprob();
+  to->rank = from.rank();
   for (const auto& top : from.top()) {
     to->top.emplace_back(top.token(), top.value());
   }
@@ -101,6 +111,7 @@ void put(const RunBody& from, pb::RunBody* to) {
     c->set_finished(static_cast<uint32_t>(choice.finished));
   }
   put(from.sampling, to->mutable_sampling());
+  to->set_prompt_logprobs(from.prompt_logprobs);
   to->set_cache_salt(from.cache_salt);
   to->set_router(from.router.value);
   to->set_deadline_ms(from.deadline_ms);
@@ -120,6 +131,7 @@ bool get(const pb::RunBody& from, RunBody* to) {
     to->choices.push_back(std::move(choice));
   }
   get(from.sampling(), &to->sampling);
+  to->prompt_logprobs = from.has_prompt_logprobs() ? from.prompt_logprobs() : -1;
   to->cache_salt = from.cache_salt();
   to->router.value = from.router();
   to->deadline_ms = from.deadline_ms();

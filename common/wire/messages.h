@@ -34,6 +34,8 @@ struct SamplingSpec {
   float presence_penalty = 0;
   float frequency_penalty = 0;
   std::vector<std::pair<TokenId, float>> logit_bias;
+  std::vector<TokenId> allowed_token_ids;  // empty: all
+  std::vector<std::vector<TokenId>> bad_words;
   std::vector<TokenId> stop_token_ids;
   std::vector<TokenId> end_ids;  // of the vocabulary
   bool ignore_eos = false;
@@ -47,8 +49,9 @@ struct SamplingSpec {
 };
 
 struct TokenLogprob {
-  float logprob = 0;                           // of the sampled token
+  float logprob = 0;                           // of the sampled token, or of one of the prompt
   std::vector<std::pair<TokenId, float>> top;  // descending
+  int32_t rank = 0;                            // of a token of the prompt, from 1
 };
 
 // What a choice has produced so far. In a request that was never moved it is empty.
@@ -63,6 +66,9 @@ struct RunBody {
   std::vector<TokenId> prompt;
   std::vector<ChoiceState> choices = {ChoiceState{}};  // n = size; never empty
   SamplingSpec sampling;
+  // How many top log-probabilities of every token of the prompt but the first; -1 none. Whoever
+  // computes the prompt then computes all of it, whatever its prefix cache holds.
+  int32_t prompt_logprobs = -1;
   std::string cache_salt;
   Incarnation router;        // where TOKENS go
   uint32_t deadline_ms = 0;  // time left when the message was sent; 0 = none
@@ -118,6 +124,13 @@ struct Tokens {
   std::vector<TokenLogprob> logprobs;  // one per id when asked for
   FinishReason finish = FinishReason::kNone;
   std::optional<RunTimings> timings;
+};
+// What a chunk of the prompt gave, before the first token of the run from the same sender.
+struct PromptLogprobs {
+  RunKey key;
+  Incarnation from;
+  uint32_t first = 0;  // place in the prompt of the first token told about; at least 1
+  std::vector<TokenLogprob> logprobs;
 };
 // The run ended without a result; the router decides whether to try elsewhere.
 struct RunFailed {
@@ -328,8 +341,9 @@ struct PeerHeartbeat {
   bool stuck = false;  // the sender's own loop or step makes no progress
 };
 
-using Message = std::variant<Prefill, Run, Cancel, Tokens, RunFailed, LegChanged, Register, Welcome,
-                             Heartbeat, Goodbye, Hello, HelloReply, Reserve, Grant, Deny, Commit,
-                             CommitAck, Abort, AbortAck, StatusQuery, StatusReply, PeerHeartbeat>;
+using Message =
+    std::variant<Prefill, Run, Cancel, Tokens, RunFailed, LegChanged, Register, Welcome, Heartbeat,
+                 Goodbye, Hello, HelloReply, Reserve, Grant, Deny, Commit, CommitAck, Abort,
+                 AbortAck, StatusQuery, StatusReply, PeerHeartbeat, PromptLogprobs>;
 
 }  // namespace baton::wire

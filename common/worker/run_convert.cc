@@ -16,6 +16,8 @@ sampling::SamplingParams sampling_params(const wire::SamplingSpec& spec) {
   params.presence_penalty = spec.presence_penalty;
   params.frequency_penalty = spec.frequency_penalty;
   params.logit_bias = spec.logit_bias;
+  params.allowed_token_ids = spec.allowed_token_ids;
+  params.bad_words = spec.bad_words;
   params.stop_token_ids = spec.stop_token_ids;
   params.end_ids = spec.end_ids;
   params.ignore_eos = spec.ignore_eos;
@@ -41,6 +43,7 @@ wire::FinishReason wire_finish(sampling::FinishReason reason) {
 wire::TokenLogprob wire_logprob(const sampling::TokenLogprobs& logprobs) {
   wire::TokenLogprob out;
   out.logprob = logprobs.sampled;
+  out.rank = logprobs.rank;
   for (const sampling::TokenLogprob& top : logprobs.top) {
     out.top.emplace_back(top.id, top.logprob);
   }
@@ -73,6 +76,10 @@ Status check_body(const wire::RunBody& body, int vocab, int max_context) {
         return choice.finished != wire::FinishReason::kNone;
       })) {
     return invalid_argument("request whose choices have all ended");
+  }
+  if (body.prompt_logprobs < -1 || body.prompt_logprobs > sampling::kMaxTopLogprobs) {
+    return invalid_argument("prompt_logprobs must be in [-1, " +
+                            std::to_string(sampling::kMaxTopLogprobs) + "]");
   }
   return sampling::validate(sampling_params(body.sampling), vocab);
 }

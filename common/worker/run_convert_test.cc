@@ -47,6 +47,9 @@ TEST(RunConvertTest, NamesTheFirstFault) {
   wrong = body();
   wrong.sampling.temperature = 9;
   EXPECT_THAT(fault(wrong), HasSubstr("temperature"));
+  wrong = body();
+  wrong.prompt_logprobs = 21;
+  EXPECT_EQ(fault(wrong), "prompt_logprobs must be in [-1, 20]");
 }
 
 TEST(RunConvertTest, CarriesEverySamplingField) {
@@ -59,6 +62,8 @@ TEST(RunConvertTest, CarriesEverySamplingField) {
   spec.presence_penalty = 0.2f;
   spec.frequency_penalty = 0.3f;
   spec.logit_bias = {{4, 1.5f}};
+  spec.allowed_token_ids = {8, 9};
+  spec.bad_words = {{4}, {5, 6}};
   spec.stop_token_ids = {8};
   spec.end_ids = {2};
   spec.ignore_eos = true;
@@ -75,6 +80,8 @@ TEST(RunConvertTest, CarriesEverySamplingField) {
   want.presence_penalty = 0.2f;
   want.frequency_penalty = 0.3f;
   want.logit_bias = {{4, 1.5f}};
+  want.allowed_token_ids = {8, 9};
+  want.bad_words = {{4}, {5, 6}};
   want.stop_token_ids = {8};
   want.end_ids = {2};
   want.ignore_eos = true;

@@ -283,6 +283,9 @@ Result<ChatTurn> ChatPrompt::turn(const ApiRequest& request, std::chrono::sys_se
   ChatTurn turn;
   turn.answer = answer_form(request, rendered);
   turn.tokens = encode(rendered, hidden);
+  if (request.add_special_tokens && tokenizer_->adds_bos() && tokenizer_->bos_id()) {
+    turn.tokens.insert(turn.tokens.begin(), *tokenizer_->bos_id());
+  }
   // Where a control token begins calls, no grammar can ask for it: the prompt ends with it.
   const std::optional<TokenId> marker = tokenizer_->find_token(call_marker(turn.answer.call_form));
   if (request.tools.must_call() && turn.answer.call_form == CallForm::kMistral &&

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <boost/json/parse.hpp>
-#include <charconv>
-#include <cmath>
 
 #include "router/api/field_reader.h"
 #include "router/api/output_form.h"
+#include "router/api/prompt_fields.h"
+#include "router/api/sampling_fields.h"
 #include "router/tool_calls/history.h"
 
 namespace baton::router {
@@ -15,77 +15,14 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 constexpr int kMaxChoices = 128;
-constexpr size_t kMaxPrompts = 256;
 constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr size_t kMaxIgnored = 32;
-constexpr size_t kMaxSaltBytes = 1024;
-constexpr size_t kMaxBias = 1024;
-constexpr size_t kMaxStopIds = 1024;
 constexpr int64_t kMaxTokens = 1 << 30;
 constexpr int32_t kCompletionDefaultTokens = 16;
 constexpr int kMaxLogprobs = 20;
+constexpr int kMaxBestOf = 20;
 constexpr size_t kMaxFormBytes = size_t{1} << 20;
-
-void read_bias(FieldReader& fields, wire::SamplingSpec& sampling, int32_t vocab) {
-  const boost::json::value* value = fields.raw("logit_bias");
-  if (value == nullptr) {
-    return;
-  }
-  if (!value->is_object() || value->get_object().size() > kMaxBias) {
-    fields.fail("logit_bias", "'logit_bias' must be an object of at most " +
-                                  std::to_string(kMaxBias) + " token ids with their bias");
-    return;
-  }
-  for (const auto& entry : value->get_object()) {
-    const std::string_view key = entry.key();
-    int32_t id = -1;
-    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || id < 0 ||
-        id >= vocab) {
-      fields.fail("logit_bias", "'logit_bias' names '" + shortened(key) +
-                                    "', which is no token id from 0 to " +
-                                    std::to_string(vocab - 1));
-      return;
-    }
-    const double bias = entry.value().is_number() ? entry.value().to_number<double>() : NAN;
-    if (!(bias >= -100 && bias <= 100)) {
-      fields.fail("logit_bias", "'logit_bias' values must be numbers between -100 and 100");
-      return;
-    }
-    sampling.logit_bias.emplace_back(id, static_cast<float>(bias));
-  }
-  std::sort(sampling.logit_bias.begin(), sampling.logit_bias.end());
-}
-
-void read_sampling(FieldReader& fields, ApiRequest& request, const tokenizer::Tokenizer& vocab) {
-  wire::SamplingSpec& s = request.sampling;
-  const auto size = static_cast<int32_t>(vocab.vocab_size());
-  const auto real = [&fields](std::string_view name, double low, double high, float& to) {
-    if (const auto v = fields.number(name, low, high)) {
-      to = static_cast<float>(*v);
-    }
-  };
-  real("temperature", 0, 2, s.temperature);
-  real("top_p", 0, 1, s.top_p);
-  real("min_p", 0, 1, s.min_p);
-  real("repetition_penalty", 0, 100, s.repetition_penalty);
-  if (s.repetition_penalty <= 0) {
-    fields.fail("repetition_penalty", "'repetition_penalty' must be greater than 0");
-  }
-  real("presence_penalty", -2, 2, s.presence_penalty);
-  real("frequency_penalty", -2, 2, s.frequency_penalty);
-  s.top_k = static_cast<int32_t>(fields.integer("top_k", -1, 1 << 30).value_or(0));
-  read_bias(fields, s, size);
-  s.stop_token_ids = fields.token_ids("stop_token_ids", kMaxStopIds, size);
-  s.end_ids.assign(vocab.end_ids().begin(), vocab.end_ids().end());
-  s.ignore_eos = fields.boolean("ignore_eos").value_or(false);
-  s.min_tokens = static_cast<int32_t>(fields.integer("min_tokens", 0, kMaxTokens).value_or(0));
-  if (const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX)) {
-    s.seed = static_cast<uint64_t>(*seed);
-    request.seed_given = true;
-  }
-}
 
 void read_stream(FieldReader& fields, ApiRequest& request) {
   request.stream = fields.boolean("stream").value_or(false);
@@ -129,102 +66,31 @@ void read_common(FieldReader& fields, ApiRequest& request, const ServedModel& mo
   request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
   request.parse_special = fields.boolean("baton_parse_special").value_or(!request.chat);
   request.trace = fields.boolean("baton_trace").value_or(false);
-  request.cache_salt = fields.text("cache_salt").value_or("");
-  if (request.cache_salt.size() > kMaxSaltBytes) {
-    fields.fail("cache_salt",
-                "'cache_salt' must have at most " + std::to_string(kMaxSaltBytes) + " bytes");
-  }
+  request.tokens_as_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
+  read_prompt_options(fields, request);
   fields.ignore({"user", "metadata", "store", "service_tier", "safety_identifier",
-                 "prompt_cache_key", "verbosity", "modalities", "spaces_between_special_tokens",
-                 "priority"});
-  fields.refuse("prompt_logprobs", "not yet");
+                 "prompt_cache_key", "verbosity", "modalities", "spaces_between_special_tokens"});
+  (void)fields.integer("priority", INT64_MIN, INT64_MAX);  // no key may set it yet
   fields.refuse("use_beam_search", "not yet");
-  fields.refuse("allowed_token_ids", "not yet");
-  fields.refuse("bad_words", "not yet");
-  fields.refuse("truncate_prompt_tokens", "prompts are never cut");
   read_output_form(fields, request.sampling);
-  const int32_t limit = request.sampling.max_tokens;
-  if (limit > 0 && request.sampling.min_tokens > limit) {
-    fields.fail("min_tokens", "'min_tokens' must not be more than 'max_tokens'");
+  check_sampling(fields, request);
+}
+
+void read_best_of(FieldReader& fields, ApiRequest& request) {
+  const int64_t most = std::max(kMaxBestOf, request.n);
+  const int64_t best = fields.integer("best_of", 0, most).value_or(0);
+  if (best > 0 && best < request.n) {
+    fields.fail("best_of", "'best_of' must not be less than 'n'");
+  } else if (best > 1 && request.stream) {
+    fields.fail("best_of", "'best_of' is not allowed with 'stream': true");
   }
+  request.best_of = static_cast<int>(std::max<int64_t>(best, request.n));
 }
 
 template <typename T>
 Parsed<T> finish(FieldReader& fields, T value) {
   value.ignored = fields.unknown(kMaxIgnored);
   return {std::move(value), {fields.status(), fields.param(), ""}};
-}
-
-Prompt text_prompt(const ServedModel& model, std::string_view text, bool add_special,
-                   bool parse_special) {
-  const tokenizer::Tokenizer& vocab = *model.tokenizer;
-  bool bos = add_special && vocab.adds_bos();
-  if (bos && parse_special && vocab.bos_id() &&
-      text.starts_with(vocab.token_text(*vocab.bos_id()))) {
-    bos = false;  // the text brings it along
-  }
-  return {vocab.encode(text, {.add_bos = bos, .parse_special = parse_special})};
-}
-
-// One prompt of ids; false if the list holds anything but ids of the vocabulary.
-bool ids_prompt(const boost::json::array& list, size_t vocab, Prompt& prompt) {
-  for (const boost::json::value& item : list) {
-    if (!item.is_int64() || item.get_int64() < 0 ||
-        static_cast<size_t>(item.get_int64()) >= vocab) {
-      return false;
-    }
-    prompt.tokens.push_back(static_cast<TokenId>(item.get_int64()));
-  }
-  return !prompt.tokens.empty();
-}
-
-void read_prompts(FieldReader& fields, ApiRequest& request, const ServedModel& model) {
-  const bool add_special = fields.boolean("add_special_tokens").value_or(true);
-  const boost::json::value* value = fields.raw("prompt");
-  const size_t vocab = model.tokenizer->vocab_size();
-  const std::string want =
-      "'prompt' must be a string, a list of strings, a list of token ids from 0 to " +
-      std::to_string(vocab - 1) + ", or a list of such lists, none of them empty";
-  const auto wrong = [&fields, &want] { fields.fail("prompt", want); };
-  if (value == nullptr) {
-    wrong();
-    return;
-  }
-  if (value->is_string()) {
-    request.prompts.push_back(
-        text_prompt(model, value->get_string(), add_special, request.parse_special));
-  } else if (!value->is_array() || value->get_array().empty()) {
-    wrong();
-    return;
-  } else if (value->get_array()[0].is_number()) {
-    Prompt prompt;
-    if (!ids_prompt(value->get_array(), vocab, prompt)) {
-      wrong();
-      return;
-    }
-    request.prompts.push_back(std::move(prompt));
-  } else {
-    const boost::json::array& list = value->get_array();
-    if (list.size() > kMaxPrompts) {
-      fields.fail("prompt", "'prompt' has more than " + std::to_string(kMaxPrompts) + " prompts");
-      return;
-    }
-    for (const boost::json::value& item : list) {
-      Prompt prompt;
-      if (item.is_string() && list[0].is_string()) {
-        prompt = text_prompt(model, item.get_string(), add_special, request.parse_special);
-      } else if (!item.is_array() || !list[0].is_array() ||
-                 !ids_prompt(item.get_array(), vocab, prompt)) {
-        wrong();
-        return;
-      }
-      request.prompts.push_back(std::move(prompt));
-    }
-  }
-  if (std::any_of(request.prompts.begin(), request.prompts.end(),
-                  [](const Prompt& p) { return p.tokens.empty(); })) {
-    fields.fail("prompt", "'prompt' is empty");
-  }
 }
 
 // Each prompt is a run of its own and carries the grammar.
@@ -362,8 +228,11 @@ Parsed<boost::json::value> parse_body(std::string_view body) {
 Parsed<ApiRequest> parse_completion(const boost::json::object& body, const ServedModel& model) {
   FieldReader fields(body);
   ApiRequest request;
-  request.sampling.max_tokens = static_cast<int32_t>(
-      fields.integer("max_tokens", 1, kMaxTokens).value_or(kCompletionDefaultTokens));
+  request.echo = fields.boolean("echo").value_or(false);
+  const auto limit = fields.integer("max_tokens", request.echo ? 0 : 1, kMaxTokens);
+  request.echo_only = limit.value_or(1) == 0;
+  request.sampling.max_tokens =
+      request.echo_only ? 1 : static_cast<int32_t>(limit.value_or(kCompletionDefaultTokens));
   if (const boost::json::value* logprobs = fields.raw("logprobs")) {
     if (logprobs->is_bool()) {
       request.sampling.logprobs = logprobs->get_bool() ? 1 : -1;
@@ -377,18 +246,7 @@ Parsed<ApiRequest> parse_completion(const boost::json::object& body, const Serve
     read_prompts(fields, request, model);
   }
   check_form_bytes(fields, request);
-  if (const auto best = fields.integer("best_of", 0, kMaxChoices)) {
-    if (*best > 0 && *best < request.n) {
-      fields.fail("best_of", "'best_of' must not be less than 'n'");
-    } else if (*best > 1 && request.stream) {
-      fields.fail("best_of", "'best_of' is not allowed with 'stream': true");
-    } else if (*best > request.n) {
-      fields.fail("best_of", "'best_of' other than 'n' is not supported");
-    }
-  }
-  if (fields.boolean("echo").value_or(false)) {
-    fields.fail("echo", "'echo' is not supported");
-  }
+  read_best_of(fields, request);
   fields.refuse("suffix", "text is only continued");
   return finish(fields, std::move(request));
 }
@@ -410,6 +268,7 @@ Parsed<ApiRequest> parse_chat(const boost::json::object& body, const ServedModel
   read_common(fields, request, model);
   request.tools = read_tools(fields);
   read_template_fields(fields, request);
+  request.add_special_tokens = fields.boolean("add_special_tokens").value_or(false);
   return finish(fields, std::move(request));
 }
 

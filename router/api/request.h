@@ -4,6 +4,7 @@
 //
 // Everything here is thread-safe and never throws; every size that a client chooses has a limit.
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct ServedModel {
 
 struct Prompt {
   std::vector<TokenId> tokens;
+  std::string text = {};  // of a completion, for echo: as it was sent, or decoded
 };
 
 struct ApiRequest {
@@ -40,9 +42,15 @@ struct ApiRequest {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   bool parse_special = false;
-  wire::SamplingSpec sampling;  // max_tokens 0: the rest of the context; seed 0: none given
+  bool add_special_tokens = false;  // of chat: BOS in front of what the template made
+  wire::SamplingSpec sampling;      // max_tokens 0: the rest of the context; seed 0: none given
   bool seed_given = false;
-  int n = 1;
+  int n = 1;        // choices that the client gets
+  int best_of = 1;  // choices that are made; the best n of them are sent
+  bool echo = false;
+  bool echo_only = false;    // max_tokens 0: the one token that is made is not shown
+  int prompt_logprobs = -1;  // top ones in vLLM's form; -1 none
+  int truncate_prompt = 0;   // keep the last so many tokens; -1 what has room; 0 off
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
@@ -50,9 +58,17 @@ struct ApiRequest {
   bool include_stop_text = false;
   bool skip_special_tokens = true;
   bool return_token_ids = false;
+  bool tokens_as_ids = false;  // log-probabilities name tokens "token_id:5"
   std::string cache_salt;
   bool trace = false;  // `baton_trace`: how the request went through the workers, in the answer
   std::vector<std::string> ignored;  // unknown fields, the first 32
+
+  // How many choices a prompt has on the workers.
+  int candidates() const { return std::max(n, best_of); }
+  // How many top log-probabilities of the prompt's tokens are needed; -1 none.
+  int prompt_scores() const {
+    return std::max(prompt_logprobs, echo && sampling.logprobs >= 0 ? sampling.logprobs : -1);
+  }
 };
 
 // A fault of the request: what http::error_response needs.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "router/api/field_reader.h"
+#include "router/api/prompt_fields.h"
 #include "router/router_fixture.h"
 
 namespace baton::router {
@@ -92,7 +93,7 @@ TEST_F(RequestTest, LeavesTheLimitOfAChatOpenUnlessItIsGiven) {
 
 TEST_F(RequestTest, ReadsEverySamplingField) {
   const ApiRequest request = completion(
-      R"({"prompt":"a","temperature":0,"top_p":0,"min_p":0.25,"top_k":-1,"seed":-1,
+      R"({"prompt":"a","temperature":0,"top_p":0,"min_p":0.25,"top_k":-1,"seed":-2,
           "repetition_penalty":1.5,"presence_penalty":-2,"frequency_penalty":2,
           "logit_bias":{"7":-100,"3":1.5},"stop_token_ids":[4],"ignore_eos":true,
           "min_tokens":2,"max_tokens":9,"logprobs":0,"n":3,"cache_salt":"tenant"})",
@@ -102,7 +103,7 @@ TEST_F(RequestTest, ReadsEverySamplingField) {
   EXPECT_EQ(request.sampling.min_p, 0.25f);
   EXPECT_EQ(request.sampling.top_k, -1);
   EXPECT_TRUE(request.seed_given);
-  EXPECT_EQ(request.sampling.seed, UINT64_MAX);
+  EXPECT_EQ(request.sampling.seed, UINT64_MAX - 1);
   EXPECT_EQ(request.sampling.repetition_penalty, 1.5f);
   EXPECT_EQ(request.sampling.presence_penalty, -2.0f);
   EXPECT_EQ(request.sampling.frequency_penalty, 2.0f);
@@ -129,7 +130,10 @@ TEST_F(RequestTest, RefusesEachFieldOutsideItsRangeByName) {
       {"top_k", "1.5"},
       {"repetition_penalty", "0"},
       {"repetition_penalty", "-1"},
-      {"repetition_penalty", "1e9"},
+      {"repetition_penalty", "1e39"},
+      {"prompt_logprobs", "21"},
+      {"truncate_prompt_tokens", "0"},
+      {"truncate_prompt_tokens", "-2"},
       {"presence_penalty", "2.5"},
       {"frequency_penalty", "-3"},
       {"max_tokens", "0"},
@@ -151,16 +155,30 @@ TEST_F(RequestTest, RefusesEachFieldOutsideItsRangeByName) {
 }
 
 TEST_F(RequestTest, RefusesEachFieldOfAnotherTypeByName) {
-  const std::vector<std::string> numbers = {
-      "temperature", "top_p",      "min_p", "top_k",    "repetition_penalty", "presence_penalty",
-      "max_tokens",  "min_tokens", "n",     "logprobs", "frequency_penalty",  "seed"};
+  const std::vector<std::string> numbers = {"temperature",
+                                            "top_p",
+                                            "min_p",
+                                            "top_k",
+                                            "repetition_penalty",
+                                            "presence_penalty",
+                                            "max_tokens",
+                                            "min_tokens",
+                                            "n",
+                                            "logprobs",
+                                            "frequency_penalty",
+                                            "seed",
+                                            "priority",
+                                            "prompt_logprobs",
+                                            "truncate_prompt_tokens",
+                                            "best_of"};
   for (const std::string& name : numbers) {
     const std::string got = completion_fault("\"" + name + "\":\"5\"");
     EXPECT_TRUE(got.starts_with(name + ": '" + name + "' must be")) << got;
   }
-  for (const std::string name : {"stream", "ignore_eos", "skip_special_tokens", "return_token_ids",
-                                 "include_stop_str_in_output", "echo", "add_special_tokens",
-                                 "baton_parse_special", "baton_trace"}) {
+  for (const std::string name :
+       {"stream", "ignore_eos", "skip_special_tokens", "return_token_ids",
+        "include_stop_str_in_output", "echo", "add_special_tokens", "return_tokens_as_token_ids",
+        "baton_parse_special", "baton_trace"}) {
     EXPECT_EQ(completion_fault("\"" + name + "\":1"),
               name + ": '" + name + "' must be a boolean, not a number");
   }
@@ -323,16 +341,91 @@ TEST_F(RequestTest, AcceptsContentPartsAndToolCallsWithoutContent) {
   EXPECT_EQ(chat_fault(R"("messages":[{"role":"user","content":""}])"), "");
 }
 
+TEST_F(RequestTest, ReadsEchoAndItsPrompt) {
+  const auto read = [this](const std::string& fields) {
+    return completion("{" + fields + "}", tokenizer_);
+  };
+  ApiRequest request = read(R"("prompt":"hello","echo":true)");
+  EXPECT_TRUE(request.echo);
+  EXPECT_FALSE(request.echo_only);
+  EXPECT_EQ(request.prompt_scores(), -1) << "nothing is scored without logprobs";
+  EXPECT_EQ(request.prompts[0].text, "hello");
+  request = read(R"("prompt":[[5,6],[7]],"echo":true,"logprobs":2,"max_tokens":0)");
+  EXPECT_TRUE(request.echo_only);
+  EXPECT_EQ(request.sampling.max_tokens, 1);
+  EXPECT_EQ(request.prompt_scores(), 2);
+  EXPECT_EQ(request.prompts[1].text, tokenizer_.decode(std::vector<TokenId>{7}));
+  EXPECT_EQ(read(R"("prompt":"a","echo":true,"logprobs":1,"prompt_logprobs":3)").prompt_scores(),
+            3);
+  EXPECT_EQ(read(R"("prompt":"a","prompt_logprobs":0)").prompt_scores(), 0);
+  EXPECT_EQ(completion_fault(R"("echo":true,"max_tokens":0,"min_tokens":1)"),
+            "min_tokens: 'min_tokens' must not be more than 'max_tokens'");
+  EXPECT_EQ(completion_fault(R"("prompt_logprobs":1,"stream":true)"),
+            "prompt_logprobs: 'prompt_logprobs' is not allowed with 'stream': true");
+}
+
+TEST_F(RequestTest, ReadsBestOf) {
+  EXPECT_EQ(completion(R"({"prompt":"a"})", tokenizer_).candidates(), 1);
+  const ApiRequest request = completion(R"({"prompt":"a","n":2,"best_of":5})", tokenizer_);
+  EXPECT_EQ(request.candidates(), 5);
+  EXPECT_EQ(request.n, 2);
+  EXPECT_EQ(completion(R"({"prompt":"a","best_of":0})", tokenizer_).candidates(), 1);
+  EXPECT_EQ(completion_fault(R"("best_of":21)"), "best_of: 'best_of' must be between 0 and 20");
+  EXPECT_EQ(completion_fault(R"("n":30,"best_of":30)"), "");
+}
+
+TEST_F(RequestTest, ForbidsABadWordAtABeginningAndInsideAText) {
+  const auto words = [this](const std::string& list) {
+    return completion("{\"prompt\":\"a\",\"bad_words\":" + list + "}", tokenizer_)
+        .sampling.bad_words;
+  };
+  const std::vector<TokenId> plain = tokenizer_.encode("fox");
+  const std::vector<TokenId> spaced = tokenizer_.encode(" fox");
+  EXPECT_EQ(words(R"(["fox"])"), (std::vector<std::vector<TokenId>>{plain, spaced}));
+  EXPECT_EQ(words(R"([" fox"])"), (std::vector<std::vector<TokenId>>{plain, spaced}));
+  EXPECT_TRUE(words("[]").empty());
+  EXPECT_TRUE(completion_fault(R"("bad_words":["a"," "])")
+                  .starts_with("bad_words: a string of 'bad_words' must have"));
+  EXPECT_EQ(completion_fault(R"("bad_words":[1])"),
+            "bad_words: 'bad_words' must be a list of strings, not a number");
+}
+
+TEST_F(RequestTest, CutsPromptsFromTheFrontWhenAsked) {
+  const auto cut = [this](const std::string& fields, int context) {
+    ApiRequest request =
+        completion("{\"prompt\":[5,6,7,8],\"echo\":true," + fields + "}", tokenizer_);
+    truncate_prompts(request, context, tokenizer_);
+    EXPECT_EQ(request.prompts[0].text, tokenizer_.decode(request.prompts[0].tokens));
+    return request.prompts[0].tokens;
+  };
+  EXPECT_EQ(cut(R"("max_tokens":2)", 5), (std::vector<TokenId>{5, 6, 7, 8}));
+  EXPECT_EQ(cut(R"("max_tokens":2,"truncate_prompt_tokens":2)", 100), (std::vector<TokenId>{7, 8}));
+  EXPECT_EQ(cut(R"("max_tokens":2,"truncate_prompt_tokens":9)", 100),
+            (std::vector<TokenId>{5, 6, 7, 8}));
+  EXPECT_EQ(cut(R"("max_tokens":2,"truncate_prompt_tokens":-1)", 5),
+            (std::vector<TokenId>{6, 7, 8}));
+}
+
+TEST_F(RequestTest, RefusesListsAndTextsThatMeanNothing) {
+  EXPECT_EQ(completion_fault(R"("cache_salt":"")"),
+            "cache_salt: 'cache_salt' must have 1 to 1024 bytes");
+  EXPECT_EQ(completion_fault(R"("allowed_token_ids":[])"),
+            "allowed_token_ids: 'allowed_token_ids' must not be empty");
+  EXPECT_EQ(completion_fault(R"("allowed_token_ids":[320])"),
+            "allowed_token_ids: 'allowed_token_ids' must hold token ids from 0 to 319");
+}
+
+TEST_F(RequestTest, ASeedOfMinusOneIsNone) {
+  EXPECT_FALSE(completion(R"({"prompt":"a","seed":-1})", tokenizer_).seed_given);
+  EXPECT_TRUE(completion(R"({"prompt":"a","seed":-2})", tokenizer_).seed_given);
+}
+
 TEST_F(RequestTest, RefusesByNameWhatIsNotSupported) {
-  for (const std::string name : {"prompt_logprobs", "use_beam_search", "allowed_token_ids",
-                                 "bad_words", "truncate_prompt_tokens", "suffix"}) {
+  for (const std::string name : {"use_beam_search", "suffix"}) {
     EXPECT_TRUE(completion_fault("\"" + name + "\":1")
                     .starts_with(name + ": '" + name + "' is not supported: "))
         << name;
   }
-  EXPECT_EQ(completion_fault(R"("echo":true)"), "echo: 'echo' is not supported");
-  EXPECT_EQ(completion_fault(R"("best_of":3)"),
-            "best_of: 'best_of' other than 'n' is not supported");
   EXPECT_EQ(completion_fault(R"("n":3,"best_of":3)"), "");
   const std::string form = "\"guided_choice\":[\"" + std::string(40'000, 'a') + "\"]";
   std::string prompts = "\"a\"";

@@ -1,38 +1,17 @@
 #include "router/api/response.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include "common/http/error.h"
 
 namespace baton::router {
 namespace {
 
-// JSON has no infinity; OpenAI itself writes this value.
-void append_logprob(std::string& out, float logprob) {
-  if (!std::isfinite(logprob)) {
-    out += "-9999.0";
-    return;
-  }
-  char text[40];
-  const auto end = std::to_chars(text, text + sizeof(text), logprob).ptr;
-  out.append(text, end);
-}
-
 void append_field(std::string& out, std::string_view name, std::string_view text) {
   out += '"';
   out += name;
   out += "\":";
   http::append_json_string(out, text);
-}
-
-size_t characters(std::string_view text) {
-  size_t count = 0;
-  for (const char c : text) {
-    count += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
-  }
-  return count;
 }
 
 std::string_view finish_name(wire::FinishReason finish, bool has_calls, bool legacy) {
@@ -102,22 +81,11 @@ void ResponseFormat::append_finish(std::string& out, wire::FinishReason finish, 
   }
 }
 
-void ResponseFormat::append_token(std::string& out, TokenId id) const {
-  http::append_json_string(out, tokenizer_.token_bytes(id));
-}
-
-// How many characters the token adds to the answer's text; a character in several tokens counts at
-// the first.
-size_t ResponseFormat::shown_characters(TokenId id) const {
-  const bool hidden = request_.skip_special_tokens && tokenizer_.is_special(id);
-  return hidden ? 0 : characters(tokenizer_.token_bytes(id));
-}
-
 void ResponseFormat::append_chat_logprob(std::string& out, TokenId id,
                                          const wire::TokenLogprob& logprob) const {
   const auto entry = [&](TokenId token, float value) {
     out += "{\"token\":";
-    append_token(out, token);
+    writer_.append(out, token);
     out += ",\"logprob\":";
     append_logprob(out, value);
     out += ",\"bytes\":";
@@ -134,53 +102,55 @@ void ResponseFormat::append_chat_logprob(std::string& out, TokenId id,
   out += "]}";
 }
 
-void ResponseFormat::append_logprobs(std::string& out, const std::vector<TokenId>& ids,
-                                     const std::vector<wire::TokenLogprob>& logprobs,
-                                     size_t text_offset) const {
-  out += ",\"logprobs\":";
-  if (request_.sampling.logprobs < 0 || ids.empty()) {
+void ResponseFormat::append_chat_logprobs(std::string& out, const std::vector<TokenId>& ids,
+                                          const std::vector<wire::TokenLogprob>& logprobs) const {
+  if (ids.empty()) {
     out += "null";
     return;
   }
-  const size_t count = std::min(ids.size(), logprobs.size());
+  out += "{\"content\":[";
+  for (size_t i = 0; i < std::min(ids.size(), logprobs.size()); ++i) {
+    out += i == 0 ? "" : ",";
+    append_chat_logprob(out, ids[i], logprobs[i]);
+  }
+  out += "],\"refusal\":null}";
+}
+
+size_t ResponseFormat::append_logprobs(std::string& out, const std::vector<TokenId>& ids,
+                                       const std::vector<wire::TokenLogprob>& logprobs,
+                                       size_t text_offset, const PromptView* echoed) const {
+  out += ",\"logprobs\":";
+  if (request_.sampling.logprobs < 0) {
+    out += "null";
+    return text_offset;
+  }
   if (request_.chat) {
-    out += "{\"content\":[";
-    for (size_t i = 0; i < count; ++i) {
-      out += i == 0 ? "" : ",";
-      append_chat_logprob(out, ids[i], logprobs[i]);
-    }
-    out += "],\"refusal\":null}";
+    append_chat_logprobs(out, ids, logprobs);
+    return text_offset;
+  }
+  const auto top = static_cast<size_t>(request_.sampling.logprobs);
+  LogprobLists lists(writer_, text_offset);
+  if (echoed != nullptr) {
+    lists.add_prompt(*echoed, top);
+  }
+  for (size_t i = 0; i < std::min(ids.size(), logprobs.size()); ++i) {
+    lists.add(ids[i], &logprobs[i], top);
+  }
+  out += lists.empty() ? "null" : lists.json();
+  return lists.text_offset();
+}
+
+void ResponseFormat::append_token_ids(std::string& out, const std::vector<TokenId>& ids,
+                                      const PromptView* prompt) const {
+  if (!request_.return_token_ids) {
     return;
   }
-  std::string tokens;
-  std::string values;
-  std::string tops;
-  std::string offsets;
-  for (size_t i = 0; i < count; ++i) {
-    const char* comma = i == 0 ? "" : ",";
-    tokens += comma;
-    append_token(tokens, ids[i]);
-    values += comma;
-    append_logprob(values, logprobs[i].logprob);
-    offsets += comma + std::to_string(text_offset);
-    text_offset += shown_characters(ids[i]);
-    tops += comma;
-    tops += '{';
-    append_token(tops, ids[i]);
-    tops += ':';
-    append_logprob(tops, logprobs[i].logprob);
-    for (const auto& [id, value] : logprobs[i].top) {
-      if (id != ids[i]) {
-        tops += ',';
-        append_token(tops, id);
-        tops += ':';
-        append_logprob(tops, value);
-      }
-    }
-    tops += '}';
+  out += ",\"token_ids\":";
+  append_ids(out, ids);
+  if (prompt != nullptr) {
+    out += ",\"prompt_token_ids\":";
+    append_ids(out, prompt->prompt->tokens);
   }
-  out += "{\"tokens\":[" + tokens + "],\"token_logprobs\":[" + values + "],\"top_logprobs\":[" +
-         tops + "],\"text_offset\":[" + offsets + "]}";
 }
 
 // One call a piece; id and name only where it begins.
@@ -251,31 +221,23 @@ void ResponseFormat::append_message(std::string& out, const WholeChoice& choice,
 }
 
 std::string ResponseFormat::event(const ChoiceDelta& delta, int index, const Usage* usage,
-                                  const std::vector<TokenId>* prompt, bool last) {
+                                  const PromptView* prompt, bool last) {
+  const PromptView* echoed = request_.echo ? prompt : nullptr;
   std::string out = "data: ";
   begin(out, request_.chat ? "chat.completion.chunk" : "text_completion");
   out += "\"choices\":[{\"index\":" + std::to_string(index) + ',';
   if (request_.chat) {
     append_delta(out, delta);
   } else {
-    append_field(out, "text", delta.text);
+    append_field(out, "text", echoed != nullptr ? echoed->prompt->text + delta.text : delta.text);
   }
   if (text_offsets_.size() <= static_cast<size_t>(index)) {
     text_offsets_.resize(static_cast<size_t>(index) + 1);
   }
-  append_logprobs(out, delta.ids, delta.logprobs, text_offsets_[static_cast<size_t>(index)]);
-  for (const TokenId id : delta.ids) {
-    text_offsets_[static_cast<size_t>(index)] += shown_characters(id);
-  }
+  size_t& text_offset = text_offsets_[static_cast<size_t>(index)];
+  text_offset = append_logprobs(out, delta.ids, delta.logprobs, text_offset, echoed);
   append_finish(out, delta.finish, delta.has_calls, delta.stop_text, last);
-  if (request_.return_token_ids) {
-    out += ",\"token_ids\":";
-    append_ids(out, delta.ids);
-    if (prompt != nullptr) {
-      out += ",\"prompt_token_ids\":";
-      append_ids(out, *prompt);
-    }
-  }
+  append_token_ids(out, delta.ids, prompt);
   out += "}]";
   if (usage != nullptr) {
     out += ",\"usage\":";
@@ -288,7 +250,7 @@ std::string ResponseFormat::event(const ChoiceDelta& delta, int index, const Usa
 }
 
 std::string ResponseFormat::delta_events(const ChoiceDelta& delta, int index, const Usage* usage,
-                                         const std::vector<TokenId>* prompt) {
+                                         const PromptView* prompt) {
   if (!request_.chat || delta.finish == wire::FinishReason::kNone) {
     return event(delta, index, usage, prompt, true);
   }
@@ -323,6 +285,11 @@ std::string ResponseFormat::error_event(std::string_view error_json) {
   return "data: " + std::string(error_json) + "\n\n";
 }
 
+void ResponseFormat::append_prompt(std::string& out, const PromptView& prompt) const {
+  out += ",\"prompt_logprobs\":";
+  append_prompt_logprobs(out, prompt, static_cast<size_t>(request_.prompt_logprobs), tokenizer_);
+}
+
 std::string ResponseFormat::whole(const std::vector<WholeChoice>& choices, const Usage& usage,
                                   std::string_view trace_json) const {
   std::string out;
@@ -330,26 +297,28 @@ std::string ResponseFormat::whole(const std::vector<WholeChoice>& choices, const
   out += "\"choices\":[";
   for (size_t i = 0; i < choices.size(); ++i) {
     const WholeChoice& choice = choices[i];
+    const PromptView* echoed = request_.echo ? &choice.prompt : nullptr;
     out += i == 0 ? "" : ",";
     out += "{\"index\":" + std::to_string(i) + ',';
     if (request_.chat) {
       append_message(out, choice, static_cast<int>(i));
     } else {
-      append_field(out, "text", choice.text);
+      append_field(out, "text",
+                   echoed != nullptr ? echoed->prompt->text + choice.text : choice.text);
     }
-    append_logprobs(out, choice.ids, choice.logprobs, 0);
+    append_logprobs(out, choice.ids, choice.logprobs, 0, echoed);
     append_finish(out, choice.finish, !choice.calls.empty(), choice.stop_text, true);
-    if (request_.return_token_ids) {
-      out += ",\"token_ids\":";
-      append_ids(out, choice.ids);
-      if (choice.prompt != nullptr) {
-        out += ",\"prompt_token_ids\":";
-        append_ids(out, *choice.prompt);
-      }
+    append_token_ids(out, choice.ids, choice.prompt.prompt != nullptr ? &choice.prompt : nullptr);
+    if (request_.prompt_logprobs >= 0 && !request_.chat) {
+      append_prompt(out, choice.prompt);
     }
     out += '}';
   }
-  out += "],\"usage\":";
+  out += ']';
+  if (request_.prompt_logprobs >= 0 && request_.chat && !choices.empty()) {
+    append_prompt(out, choices[0].prompt);
+  }
+  out += ",\"usage\":";
   append_usage(out, usage);
   if (!trace_json.empty()) {
     out += ",\"baton\":";

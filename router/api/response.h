@@ -11,6 +11,7 @@
 
 #include "common/tokenizer/tokenizer.h"
 #include "router/api/choice_stream.h"
+#include "router/api/prompt_echo.h"
 #include "router/api/request.h"
 
 namespace baton::router {
@@ -28,6 +29,7 @@ class ResponseFormat {
                  int64_t created, std::string model)
       : request_(request),
         tokenizer_(tokenizer),
+        writer_(request, tokenizer),
         id_(std::move(id)),
         created_(created),
         model_(std::move(model)) {}
@@ -35,10 +37,9 @@ class ResponseFormat {
   const std::string& id() const { return id_; }
 
   // "data: {...}\n\n" for the delta of a choice; two events when it also ends. `index` counts over
-  // all prompts. `usage` may be null. `prompt` is set for the first delta of a choice when token
-  // ids are asked for.
+  // all prompts. `usage` may be null. `prompt` is set for the first delta of a choice.
   std::string delta_events(const ChoiceDelta& delta, int index, const Usage* usage,
-                           const std::vector<TokenId>* prompt);
+                           const PromptView* prompt);
   std::string usage_event(const Usage& usage, std::string_view trace_json) const;
   static std::string_view done_event() { return "data: [DONE]\n\n"; }
   static std::string error_event(std::string_view error_json);
@@ -52,7 +53,7 @@ class ResponseFormat {
     std::optional<std::string> stop_text;
     std::string reasoning;
     std::vector<CallPiece> calls;  // each whole
-    const std::vector<TokenId>* prompt = nullptr;
+    PromptView prompt;
   };
   std::string whole(const std::vector<WholeChoice>& choices, const Usage& usage,
                     std::string_view trace_json) const;
@@ -65,16 +66,22 @@ class ResponseFormat {
   void append_message(std::string& out, const WholeChoice& choice, int index) const;
   void append_calls(std::string& out, const std::vector<CallPiece>& calls, int choice,
                     bool streamed) const;
-  void append_logprobs(std::string& out, const std::vector<TokenId>& ids,
-                       const std::vector<wire::TokenLogprob>& logprobs, size_t text_offset) const;
+  void append_chat_logprobs(std::string& out, const std::vector<TokenId>& ids,
+                            const std::vector<wire::TokenLogprob>& logprobs) const;
+  // Characters of the choice's text after what is added.
+  size_t append_logprobs(std::string& out, const std::vector<TokenId>& ids,
+                         const std::vector<wire::TokenLogprob>& logprobs, size_t text_offset,
+                         const PromptView* echoed) const;
   void append_chat_logprob(std::string& out, TokenId id, const wire::TokenLogprob& logprob) const;
-  void append_token(std::string& out, TokenId id) const;
-  size_t shown_characters(TokenId id) const;
+  void append_prompt(std::string& out, const PromptView& prompt) const;
+  void append_token_ids(std::string& out, const std::vector<TokenId>& ids,
+                        const PromptView* prompt) const;
   std::string event(const ChoiceDelta& delta, int index, const Usage* usage,
-                    const std::vector<TokenId>* prompt, bool last);
+                    const PromptView* prompt, bool last);
 
   const ApiRequest& request_;
   const tokenizer::Tokenizer& tokenizer_;
+  TokenWriter writer_;
   std::string id_;
   int64_t created_;
   std::string model_;

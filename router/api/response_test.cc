@@ -86,14 +86,15 @@ TEST_F(ResponseTest, NumbersChoicesAndNamesTheirEnds) {
 TEST_F(ResponseTest, WritesTokenIdsWhenAsked) {
   const ApiRequest request = completion_of(R"(,"return_token_ids":true)");
   ResponseFormat::WholeChoice one = choice("a", {5, 6});
-  const std::vector<TokenId> prompt = {1, 9};
-  one.prompt = &prompt;
+  const Prompt prompt{{1, 9}, "x"};
+  const PromptView view{&prompt, {}};
+  one.prompt = view;
   const boost::json::value got = json(format(request).whole({one}, {}, "")).at("choices").at(0);
   EXPECT_EQ(got.at("token_ids"), json("[5,6]"));
   EXPECT_EQ(got.at("prompt_token_ids"), json("[1,9]"));
   ResponseFormat stream = format(request);
   const boost::json::value first =
-      json(events(stream.delta_events(delta("a"), 0, nullptr, &prompt))[0]).at("choices").at(0);
+      json(events(stream.delta_events(delta("a"), 0, nullptr, &view))[0]).at("choices").at(0);
   EXPECT_EQ(first.at("token_ids"), json("[5]"));
   EXPECT_EQ(first.at("prompt_token_ids"), json("[1,9]"));
   const boost::json::value later =
@@ -230,7 +231,7 @@ TEST_F(ResponseTest, FramesTheEndAndErrors) {
 }
 
 wire::TokenLogprob logprob(float own, std::vector<std::pair<TokenId, float>> top) {
-  return {own, std::move(top)};
+  return {own, std::move(top), 0};
 }
 
 TEST_F(ResponseTest, WritesLogprobsOfCompletionsAsFourLists) {

@@ -153,6 +153,55 @@ TEST_F(WorkersTest, RequestsGetTheTokensTheyGetAlone) {
   expect_all_free();
 }
 
+// The log-probability of each token of a prompt but the first, from one step over all of it.
+std::vector<float> prompt_logprobs_alone(engine::Engine& engine,
+                                         const std::vector<TokenId>& prompt) {
+  auto plan = std::make_unique<engine::BatchPlan>();
+  engine::SequencePlan& entry = plan->sequences.emplace_back();
+  entry.tokens = prompt;
+  for (BlockId id = 0; static_cast<size_t>(id) * 32 < prompt.size(); ++id) {
+    entry.blocks.push_back(id);
+  }
+  plan->zero_values = entry.blocks;
+  entry.logits = engine::LogitsWanted::kAll;
+  entry.score.assign(prompt.begin() + 1, prompt.end());
+  std::vector<float> out;
+  const engine::StepOutput output = engine.run(std::move(plan));
+  for (const sampling::TokenLogprobs& score : output.sequences[0].scores) {
+    out.push_back(score.sampled);
+  }
+  return out;
+}
+
+TEST_F(WorkersTest, PromptLogprobsAreTheSameWhereverThePromptIsComputed) {
+  start();
+  std::vector<wire::RunBody> requests;
+  for (uint64_t n = 1; n <= 6; ++n) {
+    // Odd ones are handed over, even ones computed on d0; 3 to 6 find the prompt in a cache.
+    requests.push_back(body(1, 150, n == 2 ? 1 : 4, n == 4 ? 2 : 1));
+    requests.back().key.request.value.lo = n;
+    requests.back().prompt_logprobs = 2;
+    if (n % 2 == 1) {
+      prefill(requests.back());
+    } else {
+      router_.send("d0", wire::Run{requests.back()});
+    }
+    ASSERT_TRUE(until([&] { return finished(requests.back()); }));
+  }
+  const std::vector<float> want = prompt_logprobs_alone(oracle_.engine(), requests[0].prompt);
+  for (const wire::RunBody& request : requests) {
+    const auto& got = router_.prompt_logprobs[request.key.request];
+    ASSERT_EQ(got.size(), want.size());
+    for (const auto& [place, logprob] : got) {
+      EXPECT_EQ(logprob.logprob, want[place - 1]) << place;
+      EXPECT_EQ(logprob.top.size(), 2u);
+      EXPECT_GE(logprob.rank, 1);
+    }
+    expect_right(request);
+  }
+  expect_all_free();
+}
+
 TEST_F(WorkersTest, BlockSizesMayDiffer) {
   Cluster cluster;
   cluster.prefill_block_tokens = 64;

@@ -49,6 +49,12 @@ void FakeRouter::take(const std::string& peer, wire::Message message) {
       stream.finish = got->finish;
     }
     tokens.push_back(std::move(*got));
+  } else if (auto* scores = std::get_if<wire::PromptLogprobs>(&message)) {
+    uint32_t place = scores->first;
+    for (const wire::TokenLogprob& logprob : scores->logprobs) {
+      const auto [known, added] = prompt_logprobs[scores->key.request].emplace(place++, logprob);
+      EXPECT_EQ(known->second.logprob, logprob.logprob) << "a repeated one differs";
+    }
   } else if (auto* failure = std::get_if<wire::RunFailed>(&message)) {
     failed.push_back(std::move(*failure));
   } else if (auto* leg = std::get_if<wire::LegChanged>(&message)) {

@@ -42,6 +42,8 @@ class FakeRouter {
   std::vector<wire::RunFailed> failed;
   std::vector<wire::LegChanged> legs;
   std::vector<wire::Tokens> tokens;
+  // By place in the prompt; what is told twice must be equal.
+  std::map<RequestId, std::map<uint32_t, wire::TokenLogprob>> prompt_logprobs;
   std::vector<wire::Goodbye> goodbyes;
 
  private:

@@ -112,8 +112,8 @@ std::optional<CallForm> call_form_in(std::string_view source) {
   if (has(source, "[TOOL_CALLS]")) {
     return CallForm::kMistral;
   }
-  // Qwen3-Coder writes arguments as tags inside.
-  if (has(source, "<tool_call>") && !has(source, "<parameter=")) {
+  // Qwen3-Coder and GLM write arguments as tags inside.
+  if (has(source, "<tool_call>") && !has(source, "<parameter=") && !has(source, "<arg_key>")) {
     return CallForm::kHermes;
   }
   if (has(source, "<|python_tag|>") || has(source, R"("parameters": dictionary)")) {

@@ -38,6 +38,35 @@ TEST(TemplateTraitsTest, SeesWhatTemplatesOfModelsDo) {
   EXPECT_FALSE(traits(source_of("gemma3")).has_tools);
 }
 
+TEST(TemplateTraitsTest, KnowsTheFamilies) {
+  struct Row {
+    const char* name;
+    bool tools, short_ids, system;
+    std::optional<CallForm> form;
+  };
+  const Row rows[] = {
+      {"qwen2_5", true, false, true, CallForm::kHermes},
+      {"qwen3_coder", true, false, true, std::nullopt},
+      {"smollm3", false, false, true, std::nullopt},
+      {"mistral_v1", false, false, true, std::nullopt},
+      {"mistral_v3", true, true, true, CallForm::kMistral},
+      {"mistral_nemo", true, true, true, CallForm::kMistral},
+      {"deepseek_r1", false, false, true, std::nullopt},
+      {"llama2_like", false, false, true, std::nullopt},
+      {"llama3_tools_like", true, false, true, CallForm::kLlama3},
+      {"gemma2_like", false, false, false, std::nullopt},
+      {"hermes_like", true, false, true, CallForm::kHermes},
+  };
+  for (const Row& row : rows) {
+    const TemplateTraits seen = traits(source_of(row.name));
+    EXPECT_EQ(seen.has_tools, row.tools) << row.name;
+    EXPECT_EQ(seen.short_ids, row.short_ids) << row.name;
+    EXPECT_EQ(seen.has_system, row.system) << row.name;
+    EXPECT_FALSE(seen.arguments_as_text) << row.name;
+    EXPECT_EQ(call_form_in(source_of(row.name)), row.form) << row.name;
+  }
+}
+
 TEST(TemplateTraitsTest, SeesTheFormOfArgumentsAndIds) {
   const std::string tools = "{% for t in tools %}{{ t|tojson }}{% endfor %}";
   const auto calls = [&](const std::string& arguments, const std::string& check = "") {

@@ -93,6 +93,25 @@ TEST(ChatTemplateTest, EqualsJinja2OnEveryRecordedCase) {
   EXPECT_GE(models, 150);
 }
 
+TEST(ChatTemplateTest, EqualsJinja2ForEveryFamilyOfModels) {
+  const boost::json::value file = boost::json::parse(read_file(kData + "families.json"));
+  const int64_t now = file.at("now").as_int64();
+  int outputs = 0;
+  int refusals = 0;
+  for (const boost::json::value& entry : file.at("cases").as_array()) {
+    boost::json::object test = entry.as_object();
+    const std::string name(test.at("template").as_string());
+    const std::string conversation(test.at("conversation").as_string());
+    test["input"] = file.at("conversations").at(conversation);
+    (test.contains("output") ? outputs : refusals) += 1;
+    EXPECT_EQ(compare_case(test, read_file(kData + "templates/" + name + ".jinja"), now), "")
+        << name << " " << conversation;
+  }
+  EXPECT_GE(file.at("conversations").as_object().size(), 30);
+  EXPECT_GE(outputs, 250);
+  EXPECT_GE(refusals, 30);
+}
+
 Result<std::string> render(std::string_view source, const Limits& limits = {}) {
   const Result<ChatTemplate> parsed = ChatTemplate::parse(source, limits);
   if (!parsed.ok()) {

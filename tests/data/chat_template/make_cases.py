@@ -8,7 +8,12 @@ Without them the templates that lie there already are used.
 
 cases.json: {"now": seconds, "cases": [{"name", "template" | "source", "input", "output" | "error"}]}.
 "error" is the exact text of raise_exception or of a use of an undefined value, or null where only
-failing counts.
+failing counts. families.json: the same for more families of models, {"now", "conversations": {name:
+input}, "cases": [{"template", "conversation", "output" | "error"}]}.
+
+Templates as their models publish them: smollm2, smollm3, qwen2_5, qwen3, qwen3_coder, mistral_v1,
+mistral_v3, mistral_nemo (Apache License 2.0), deepseek_r1, deepseek_v3 (MIT). Those named *_like are
+our own, with the means of language that the models of that name use.
 """
 import argparse
 import json
@@ -175,6 +180,61 @@ def model_cases(add):
             add(f"{name}/{key}", template=name, messages=messages)
 
 
+FAMILIES = ("qwen2_5", "qwen3_coder", "smollm3", "mistral_v1", "mistral_v3", "mistral_nemo",
+            "deepseek_r1", "llama2_like", "llama3_tools_like", "gemma2_like", "hermes_like")
+
+
+def family_inputs():
+    """Conversations that are rendered with every template of FAMILIES."""
+    plain, think, tools = conversations()
+    keys = ("user", "system_user", "three_turns", "system_three_turns", "empty_user", "spaces",
+            "unicode", "escapes", "assistant_last", "system_only", "two_systems", "no_messages",
+            "missing_content", "none_content", "parts_content", "unknown_role")
+    inputs = {key: {"messages": plain[key]} for key in keys}
+    for key in ("think_block", "think_last", "reasoning_content"):
+        inputs[key] = {"messages": think[key]}
+    for key in ("call_object", "call_string", "two_calls", "system_and_call"):
+        inputs[key] = {"messages": tools[key], "tools": [CLOCK]}
+
+    def short(name, arguments):
+        return dict(call(name, arguments), id="abc123XYZ")
+    turns = [m("user", "Weather?"), m("assistant", None, tool_calls=[
+        short("get_weather", {"city": "Zürich", "n": [1, 2.5, None, {"a": "<b>"}]})]),
+             m("tool", "3", tool_call_id="abc123XYZ", name="get_weather")]
+    after = [m("assistant", "3 degrees."), m("user", "Thanks")]
+    inputs["short_id"] = {"messages": turns, "tools": [WEATHER]}
+    inputs["short_id_after"] = {"messages": [m("system", "S")] + turns + after, "tools": [WEATHER]}
+    inputs["short_id_without_tools"] = {"messages": turns + after}
+    inputs["tools"] = {"messages": plain["system_user"], "tools": [WEATHER, CLOCK]}
+    inputs["tools_in_system"] = {"messages": plain["system_user"], "tools": [CLOCK],
+                                 "tools_in_user_message": False, "date_string": "1 May 2025"}
+    inputs["no_thinking"] = {"messages": plain["user"], "enable_thinking": False}
+    inputs["no_prompt"] = {"messages": plain["three_turns"], "add_generation_prompt": False}
+    inputs["two_users"] = {"messages": [m("user", "a"), m("user", "b")]}
+    inputs["parts_everywhere"] = {"messages": [
+        m(role, [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])
+        for role in ("system", "user", "assistant", "user")]}
+    return inputs
+
+
+def write_families(env):
+    inputs = family_inputs()
+    cases = []
+    for template in FAMILIES:
+        with open(HERE / "templates" / f"{template}.jinja", newline="") as f:
+            source = f.read()
+        for name, given in inputs.items():
+            cases.append({"template": template, "conversation": name, **run(env, source, given)})
+    with open(HERE / "families.json", "w") as f:
+        f.write('{"now": %d, "conversations": {\n' % NOW)
+        f.write(",\n".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}"
+                           for k, v in inputs.items()))
+        f.write('\n}, "cases": [\n')
+        f.write(",\n".join(json.dumps(c, ensure_ascii=False) for c in cases))
+        f.write("\n]}\n")
+    print(f"{len(cases)} cases of {len(FAMILIES)} more families, {len(inputs)} conversations")
+
+
 def snippet_cases(add):
     import snippets
 
@@ -223,6 +283,7 @@ def main():
         f.write(",\n".join(json.dumps(c, ensure_ascii=False) for c in cases))
         f.write("\n]}\n")
     print(f"{len(cases)} cases")
+    write_families(env)
 
 
 main()

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/model/architectures.h"
 #include "common/model/key_reader.h"
@@ -81,15 +83,38 @@ class Describer final {
   Describer(const ModelFile& file, const Architecture& architecture)
       : file_(file), architecture_(architecture), keys_(file, architecture) {}
 
-  Result<ModelDescription> run() {
-    BATON_RETURN_IF_ERROR(check_keys());
+  // Everything that is wrong, as far as one fault does not hide another.
+  std::vector<Status> run() {
+    check_keys();
+    const Status sizes = read_all_sizes();
+    note(sizes);
+    if (sizes.ok()) {
+      check_present();
+      check_unknown();
+    }
+    if (faults_.empty()) {
+      note(finish());
+    }
+    return std::move(faults_);
+  }
+  const ModelDescription& description() const { return d_; }
+
+ private:
+  void note(Status status) {
+    if (!status.ok()) {
+      faults_.push_back(std::move(status));
+    }
+  }
+
+  Status read_all_sizes() {
     BATON_RETURN_IF_ERROR(read_sizes());
     BATON_RETURN_IF_ERROR(read_heads());
     BATON_RETURN_IF_ERROR(read_scale());
     BATON_RETURN_IF_ERROR(read_attention());
-    BATON_RETURN_IF_ERROR(read_vocab());
-    BATON_RETURN_IF_ERROR(check_present());
-    BATON_RETURN_IF_ERROR(check_unknown());
+    return read_vocab();
+  }
+
+  Status finish() {
     BATON_ASSIGN_OR_RETURN(d_.ropes.front().divisors, read_divisors(keys_));
     d_.architecture = architecture_.name;
     d_.activation = architecture_.activation;
@@ -98,10 +123,9 @@ class Describer final {
     d_.tied = file_.find_tensor(name_of(TensorRole::kOutput)) == nullptr;
     BATON_ASSIGN_OR_RETURN(const auto name, file_.find_string("general.name"));
     d_.name = std::string(name.value_or(file_.name()));
-    return d_;
+    return {};
   }
 
- private:
   Status wrong(const std::string& text) const { return keys_.wrong(text); }
   Status refused(const std::string& text) const { return keys_.refused(text); }
   std::string key(std::string_view suffix) const { return keys_.key(suffix); }
@@ -109,20 +133,20 @@ class Describer final {
     return tensor_name(tensor_rule(architecture_, role), 0);
   }
 
-  Status check_keys() const {
+  void check_keys() {
     const std::string prefix = key("");
     for (const MetadataEntry& entry : file_.metadata()) {
       if (entry.key.starts_with(prefix)) {
-        BATON_RETURN_IF_ERROR(check_key(entry, entry.key.substr(prefix.size())));
+        note(check_key(entry, entry.key.substr(prefix.size())));
         continue;
       }
       const auto starts = [&](std::string_view p) { return entry.key.starts_with(p); };
       if (std::ranges::none_of(kDescriptivePrefixes, starts)) {
-        return refused("has the key " + keys_.shown(entry) + ", which Baton does not know");
+        note(refused("has the key " + keys_.shown(entry) + ", which Baton does not know"));
       }
     }
-    BATON_RETURN_IF_ERROR(require_neutral("general.type", "model"));
-    return require_neutral("general.quantization_version", "2");
+    note(require_neutral("general.type", "model"));
+    note(require_neutral("general.quantization_version", "2"));
   }
 
   Status check_key(const MetadataEntry& entry, std::string_view suffix) const {
@@ -286,16 +310,15 @@ class Describer final {
     return {};
   }
 
-  Status check_present() const {
+  void check_present() {
     for (const TensorRule& rule : architecture_.tensors) {
       if (rule.optional && !has_any(rule)) {
         continue;
       }
       for (int layer = 0; layer < (rule.per_layer ? d_.layers : 1); ++layer) {
-        BATON_RETURN_IF_ERROR(check_tensor(rule, layer));
+        note(check_tensor(rule, layer));
       }
     }
-    return {};
   }
 
   bool has_any(const TensorRule& rule) const {
@@ -316,33 +339,57 @@ class Describer final {
     return std::ranges::any_of(architecture_.tensors, fits);
   }
 
-  Status check_unknown() const {
+  void check_unknown() {
     for (const TensorInfo& tensor : file_.tensors()) {
       if (!is_known(tensor.name)) {
-        return refused("has the tensor " + model_file::quoted(tensor.name) +
-                       std::string(feature_of_tensor(tensor.name)) +
-                       ", which Baton does not use for " + std::string(architecture_.name));
+        note(refused("has the tensor " + model_file::quoted(tensor.name) +
+                     std::string(feature_of_tensor(tensor.name)) +
+                     ", which Baton does not use for " + std::string(architecture_.name)));
       }
     }
-    return {};
   }
 
   const ModelFile& file_;
   const Architecture& architecture_;
   const KeyReader keys_;
   ModelDescription d_;
+  std::vector<Status> faults_;
 };
+
+struct Described {
+  ModelDescription description;  // means something without faults
+  std::vector<Status> faults;
+};
+
+Described describe_all(const ModelFile& file) {
+  Described out;
+  const Result<std::string_view> name = file.get_string("general.architecture");
+  if (!name.ok()) {
+    out.faults.push_back(name.status());
+    return out;
+  }
+  const Architecture* architecture = find_architecture(*name);
+  if (architecture == nullptr) {
+    out.faults.push_back(unsupported(file.name() + ": architecture " + model_file::quoted(*name) +
+                                     " is not supported; Baton runs: " + architecture_names()));
+    return out;
+  }
+  Describer describer(file, *architecture);
+  out.faults = describer.run();
+  out.description = describer.description();
+  return out;
+}
 
 }  // namespace
 
 Result<ModelDescription> describe(const ModelFile& file) {
-  BATON_ASSIGN_OR_RETURN(const auto name, file.get_string("general.architecture"));
-  const Architecture* architecture = find_architecture(name);
-  if (architecture == nullptr) {
-    return unsupported(file.name() + ": architecture " + model_file::quoted(name) +
-                       " is not supported; Baton runs: " + architecture_names());
+  Described described = describe_all(file);
+  if (!described.faults.empty()) {
+    return std::move(described.faults.front());
   }
-  return Describer(file, *architecture).run();
+  return std::move(described.description);
 }
+
+std::vector<Status> describe_faults(const ModelFile& file) { return describe_all(file).faults; }
 
 }  // namespace baton::model

@@ -60,4 +60,8 @@ struct ModelDescription {
 // that contradicts itself or lacks something.
 Result<ModelDescription> describe(const model_file::ModelFile& file);
 
+// All reasons why describe() would refuse the file, in the order in which it meets them; none where
+// it would not.
+std::vector<Status> describe_faults(const model_file::ModelFile& file);
+
 }  // namespace baton::model

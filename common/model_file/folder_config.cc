@@ -150,13 +150,20 @@ class ConfigReader final {
   }
 
   Status check_keys() const {
+    constexpr size_t kMaxNamed = 8;
+    size_t count = 0;
+    std::string unknown;
     for (const auto& [name, value] : config_) {
       const std::string_view text = name;
       const bool known = std::ranges::find(kDescriptiveKeys, text) != kDescriptiveKeys.end() ||
                          std::ranges::find(kReadKeys, text) != kReadKeys.end();
-      if (!known && !value.is_null()) {
-        return refused("has the key " + shown(text, value) + ", which Baton does not know");
+      if (!known && !value.is_null() && ++count <= kMaxNamed) {
+        unknown += (count == 1 ? "" : ", ") + shown(text, value);
       }
+    }
+    if (count > 0) {
+      return refused("has the key" + std::string(count == 1 ? " " : "s ") + unknown +
+                     (count > kMaxNamed ? " and others" : "") + ", which Baton does not know");
     }
     for (const std::string_view off : {"attn_logit_softcapping", "final_logit_softcapping"}) {
       if (const json::value* value = find(off)) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <set>
 
 static_assert(std::endian::native == std::endian::little, "GGUF is read in place");
 
@@ -106,6 +107,7 @@ class Parser final {
     BATON_RETURN_IF_ERROR(read_metadata());
     BATON_RETURN_IF_ERROR(read_alignment());
     BATON_RETURN_IF_ERROR(read_tensors());
+    BATON_RETURN_IF_ERROR(check_types());
     BATON_RETURN_IF_ERROR(place_tensors());
     return std::move(parsed_);
   }
@@ -317,14 +319,42 @@ class Parser final {
     }
     const auto known = tensor_type_from_number(*type);
     if (!known) {
-      return unsupported(what + " has type " + std::string(tensor_type_name(*type)) + " (" +
-                         std::to_string(*type) + "); Baton reads " + tensor_type_names());
+      note_unknown_type(what, *type);
+      return {};
     }
     tensor.type = *known;
     BATON_ASSIGN_OR_RETURN(const uint64_t size, tensor_bytes(tensor, what));
     placements_.push_back({*offset, size, parsed_.tensors.size()});
     parsed_.tensors.push_back(tensor);
     return {};
+  }
+
+  // All of them are named at once: a file that is quantised further mixes several.
+  void note_unknown_type(const std::string& what, uint32_t number) {
+    const std::string type =
+        std::string(tensor_type_name(number)) + " (" + std::to_string(number) + ")";
+    if (unknown_types_ == 0) {
+      first_unknown_ = what + " has type " + type;
+    }
+    constexpr size_t kMaxNamed = 8;
+    if (unknown_names_.size() < kMaxNamed) {
+      unknown_names_.insert(type);
+    }
+    ++unknown_types_;
+  }
+
+  Status check_types() const {
+    if (unknown_types_ == 0) {
+      return {};
+    }
+    std::string names;
+    for (const std::string& name : unknown_names_) {
+      names += " " + name;
+    }
+    const std::string more = unknown_types_ == 1 ? ""
+                                                 : ", and " + std::to_string(unknown_types_ - 1) +
+                                                       " more have one of" + names;
+    return unsupported(first_unknown_ + more + "; Baton reads " + tensor_type_names());
   }
 
   // The product of at most four dims, each <= max_dim, kept below the file's size at every step.
@@ -397,6 +427,9 @@ class Parser final {
   uint64_t alignment_ = kDefaultAlignment;
   ParsedGguf parsed_;
   std::vector<Placement> placements_;
+  uint64_t unknown_types_ = 0;  // tensors
+  std::string first_unknown_;
+  std::set<std::string> unknown_names_;
 };
 
 }  // namespace

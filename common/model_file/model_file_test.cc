@@ -261,6 +261,14 @@ TEST(GgufTest, RefusesTensorTypesByNameAndNumber) {
   EXPECT_EQ(error_of(GgufBuilder().add_tensor("t", 10, {256}, std::string(84, '\0')).build()),
             "unsupported: test.gguf: tensor 't' has type Q2_K (10); Baton reads F32 F16 BF16 Q4_0 "
             "Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4");
+  EXPECT_THAT(error_of(GgufBuilder()
+                           .add_tensor("a", 11, {256}, "")
+                           .add_tensor("b", 0, {1}, "1234")
+                           .add_tensor("c", 10, {256}, "")
+                           .add_tensor("d", 11, {256}, "")
+                           .build()),
+              HasSubstr("tensor 'a' has type Q3_K (11), and 2 more have one of Q2_K (10) Q3_K "
+                        "(11); Baton reads F32"));
   EXPECT_THAT(error_of(GgufBuilder().add_tensor("t", 4, {32}, "").build()),
               HasSubstr("type unknown (4)"));
   EXPECT_THAT(error_of(GgufBuilder().add_tensor("t", 0xFFFFFFFF, {32}, "").build()),

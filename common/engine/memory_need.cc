@@ -58,8 +58,8 @@ WeightSizes weight_sizes(const model_file::ModelFile& file,
 
 // Whether a folder has a packed file of these weights, by its name and size. Each rank may have
 // its own copy of a matrix, and each begins on a page.
-bool is_packed(const EngineOptions& options, const model::SegmentPlan& plan,
-               const WeightSizes& sizes) {
+bool is_packed(const EngineOptions& options, const std::string& model_name,
+               const model::SegmentPlan& plan, const WeightSizes& sizes) {
   constexpr uint64_t kPage = 4096;
   const model::WeightPool pool = options.pool == EngineOptions::Pool::kPrefill
                                      ? model::WeightPool::kPrefill
@@ -67,8 +67,7 @@ bool is_packed(const EngineOptions& options, const model::SegmentPlan& plan,
   const std::string variant = model::packed_variant(pool, plan);
   const uint64_t most =
       static_cast<uint64_t>(plan.ranks()) * (sizes.matrices + sizes.count * kPage);
-  return model::has_packed_file(options.packed_folders, options.model_path, variant, sizes.matrices,
-                                most);
+  return model::has_packed_file(options.packed_folders, model_name, variant, sizes.matrices, most);
 }
 
 uint64_t rest_bytes(const EngineOptions& options, const model::ModelDescription& d) {
@@ -110,7 +109,8 @@ Result<MemoryNeed> memory_need(const EngineOptions& options) {
                          model::SegmentPlan::create(description, options.segments, ranks));
   MemoryNeed need;
   const WeightSizes sizes = weight_sizes(file, description, options.pool);
-  need.weights = sizes.vectors + (is_packed(options, plan, sizes) ? 0 : sizes.matrices);
+  need.weights =
+      sizes.vectors + (is_packed(options, file.name(), plan, sizes) ? 0 : sizes.matrices);
   need.rest = rest_bytes(options, description);
   need.kv_cache = options.kv_bytes;
   if (options.blocks > 0) {

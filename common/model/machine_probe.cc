@@ -73,4 +73,10 @@ MachineProbe probe_machine(const RankWeights& weights, int thread, int threads, 
   return probe;
 }
 
+MachineProbe probe_machine(std::span<const std::byte> buffer, device::Isa isa, const Clock& clock,
+                           Duration time) {
+  return {.flops = kernels::probe_peak_flops(isa, clock, time),
+          .read_bytes_per_s = kernels::probe_read_bytes(isa, clock, buffer, time)};
+}
+
 }  // namespace baton::model

@@ -28,6 +28,7 @@ struct AllOptions {
   StatusOptions status;
   ChatOptions chat;
   ExplainOptions explain;
+  ModelOptions model;
   GenerateOptions generate;
   QualityOptions quality;
   EngineBenchOptions engine_bench;
@@ -134,9 +135,27 @@ void add_explain(CLI::App& app, ExplainOptions& options) {
       "  baton explain my-request-1 --url http://127.0.0.1:8080 --json");
 }
 
+void add_model(CLI::App& app, ModelOptions& options) {
+  CLI::App* model = app.add_subcommand(
+      "model", "Show what a model file is, what it needs, what would be refused");
+  model->option_defaults()->always_capture_default();
+  model->add_option("model", options.path, "GGUF file, any part of a split one, or model folder")
+      ->type_name("FILE|FOLDER")
+      ->always_capture_default(false)
+      ->required();
+  model->add_option("--kv-cache", options.kv_cache, "KV cache of each pool")->type_name("SIZE");
+  model->add_flag("--json", options.json, "One JSON object");
+  model->footer(
+      "Measures this machine for some tenths of a second. Exit status 1 when the model would be\n"
+      "refused; every reason is printed.\n\nexamples:\n  baton model my.gguf\n"
+      "  baton model Llama-3.2-1B/ --kv-cache 4GiB --json");
+}
+
 void add_engine_flags(CLI::App* command, EngineFlags& flags) {
   command->option_defaults()->always_capture_default();
-  command->add_option("--model", flags.model, "GGUF file")->type_name("FILE")->required();
+  command->add_option("--model", flags.model, "GGUF file or model folder")
+      ->type_name("FILE")
+      ->required();
   command->add_option("--isa", flags.isa, "auto, scalar, avx2, avx512 or amx")->type_name("NAME");
   command->add_option("--threads", flags.threads, "Compute threads; 0 = one a CPU")
       ->type_name("N")
@@ -342,6 +361,9 @@ Command command_of(const CLI::App& app, AllOptions& options) {
   if (name == "explain") {
     return options.explain;
   }
+  if (name == "model") {
+    return options.model;
+  }
   if (name == "generate") {
     return options.generate;
   }
@@ -371,6 +393,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, std::ostream& 
   add_status(app, options.status);
   add_chat(app, options.chat);
   add_explain(app, options.explain);
+  add_model(app, options.model);
   add_generate(app, options.generate);
   CLI::App* bench = app.add_subcommand("bench", "Measure: serve, quality, engine, transfer");
   bench->require_subcommand(1);

@@ -12,6 +12,7 @@
 #include "deploy/baton/engine_bench.h"
 #include "deploy/baton/explain.h"
 #include "deploy/baton/generate.h"
+#include "deploy/baton/model_report.h"
 #include "deploy/baton/quality.h"
 #include "deploy/baton/serve_bench/options.h"
 #include "deploy/baton/status_report.h"
@@ -19,9 +20,9 @@
 
 namespace baton::cli {
 
-using Command = std::variant<UpOptions, StatusOptions, ChatOptions, ExplainOptions, GenerateOptions,
-                             QualityOptions, EngineBenchOptions, TransferBenchOptions,
-                             serve_bench::ServeBenchOptions>;
+using Command = std::variant<UpOptions, StatusOptions, ChatOptions, ExplainOptions, ModelOptions,
+                             GenerateOptions, QualityOptions, EngineBenchOptions,
+                             TransferBenchOptions, serve_bench::ServeBenchOptions>;
 
 struct CommandLine {
   std::optional<int> exit_status;  // set: help, version or bad usage; nothing else to do

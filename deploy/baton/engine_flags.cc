@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kBlockTokens = 32;
 
+}  // namespace
+
 Result<device::TeamOptions> team_of(const EngineFlags& flags, bool pinned_spinning) {
   BATON_ASSIGN_OR_RETURN(const int threads, thread_count(flags));
   const int ranks = flags.tensor_parallel;
@@ -27,8 +29,6 @@ Result<device::TeamOptions> team_of(const EngineFlags& flags, bool pinned_spinni
   team.wait = pinned_spinning && enough ? device::WaitPolicy::kSpin : device::WaitPolicy::kYield;
   return team;
 }
-
-}  // namespace
 
 Result<int> thread_count(const EngineFlags& flags) {
   if (flags.threads > 0) {

@@ -31,6 +31,9 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const EngineFlags& flags,
                                                     const EngineNeeds& needs,
                                                     engine::EngineOptions::Pool pool);
 
+// Threads of the ranks that the flags stand for; pinned and spinning, or free and yielding.
+Result<device::TeamOptions> team_of(const EngineFlags& flags, bool pinned_spinning);
+
 // The number of compute threads that the flags stand for; at least one.
 Result<int> thread_count(const EngineFlags& flags);
 

@@ -24,6 +24,7 @@ int run(const UpOptions& options) {
 int run(const StatusOptions& options) { return run_status(options); }
 int run(const ChatOptions& options) { return run_chat(options); }
 int run(const ExplainOptions& options) { return run_explain(options); }
+int run(const ModelOptions& options) { return run_model(options); }
 int run(const GenerateOptions& options) { return run_generate(options); }
 int run(const QualityOptions& options) { return run_quality(options); }
 int run(const EngineBenchOptions& options) { return run_engine_bench(options); }

@@ -113,6 +113,7 @@ void ChatPrompt::study_template(const Options& options) {
       form_.call_form = CallForm::kMistral;
       break;
   }
+  form_.single_call = traits_.has_tools && traits_.single_call;
   form_.has_reasoning = options.reasoning == config::Reasoning::kSplit ||
                         (options.reasoning == config::Reasoning::kAuto &&
                          source.find(kThinkEnd) != std::string::npos);

@@ -34,6 +34,7 @@ std::vector<std::string_view> form_markers(CallForm form);
 struct AnswerForm {
   CallForm call_form = CallForm::kHermes;
   bool has_calls = false;
+  bool single_call = false;  // the template takes no more back in one message
   bool has_reasoning = false;
   bool begins_in_reasoning = false;  // the prompt ends with <think>
   bool begins_in_calls = false;      // the prompt ends with the marker of calls

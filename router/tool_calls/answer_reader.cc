@@ -245,7 +245,7 @@ bool AnswerReader::name_call(AnswerPiece& out) {
   named_ = true;
   raw_.clear();
   tentative_ = false;
-  shown_ = tools_.parallel || calls_ == 0;
+  shown_ = (tools_.parallel && !form_.single_call) || calls_ == 0;
   if (shown_) {
     out.calls.push_back({calls_++, reader_.name(), ""});
   }

@@ -55,14 +55,15 @@ std::string rules_until(std::string_view end, const std::string& next) {
 // The rules `calls` and `call`; schema-N is that of the Nth callable function.
 std::string call_rules(const ToolRequest& tools, const AnswerForm& form, size_t first_schema) {
   const bool llama = form.call_form == CallForm::kLlama3;
-  std::string call = "call ::= ";
+  std::string call = "call ::= " + quoted("{\"name\": \"") + " (";
   for (size_t i = 0; i < tools.callable.size(); ++i) {
-    const std::string head = "{\"name\": \"" + tools.callable[i].name + "\", \"" +
-                             (llama ? "parameters" : "arguments") + "\": ";
-    call += (i == 0 ? "" : " | ") + quoted(head) + " schema-" + std::to_string(first_schema + i) +
-            " \"}\"";
+    const std::string head =
+        tools.callable[i].name + "\", \"" + (llama ? "parameters" : "arguments") + "\": ";
+    call += (i == 0 ? "" : " | ") + quoted(head) + " schema-" + std::to_string(first_schema + i);
   }
-  const std::string more = tools.parallel ? "{0," + std::to_string(kMaxCalls - 1) + "}" : "{0,0}";
+  call += ") \"}\"";
+  const std::string more =
+      tools.parallel && !form.single_call ? "{0," + std::to_string(kMaxCalls - 1) + "}" : "{0,0}";
   const auto list = [&more](const std::string& begin, const std::string& item,
                             const std::string& between, const std::string& end) {
     return "calls ::= " + begin + item + " (" + quoted(between) + " " + item + ")" + more + end +

@@ -71,6 +71,23 @@ TEST(CallGrammarTest, AllowsOneCallWhereOnlyOneIsWanted) {
   const grammar::Source source = restricted(tools, form_of(CallForm::kLlama3));
   EXPECT_TRUE(*grammar::accepts(source, ping));
   EXPECT_FALSE(*grammar::accepts(source, ping + "; " + ping));
+  AnswerForm form = form_of(CallForm::kLlama3);
+  form.single_call = true;
+  EXPECT_FALSE(*grammar::accepts(restricted(tools_of({kPing}), form), ping + "; " + ping));
+}
+
+TEST(CallGrammarTest, AllowsOneOfHundredsOfFunctions) {
+  std::vector<Tool> many;
+  for (int i = 0; i < 512; ++i) {
+    many.push_back({"function_" + std::to_string(i), kWeather.schema});
+  }
+  const grammar::Source source = restricted(tools_of(many), form_of(CallForm::kHermes));
+  const auto call = [](const std::string& name) {
+    return "<tool_call>\n{\"name\": \"" + name +
+           "\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
+  };
+  EXPECT_TRUE(*grammar::accepts(source, call("function_511")));
+  EXPECT_FALSE(*grammar::accepts(source, call("function_512")));
 }
 
 TEST(CallGrammarTest, LetsReasoningComeFirst) {

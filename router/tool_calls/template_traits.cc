@@ -18,6 +18,9 @@ constexpr std::string_view kUser = R"({"role":"user","content":"probeuser"})";
 constexpr std::string_view kResult =
     R"({"role":"tool","name":"probefunction","content":"proberesult","tool_call_id":"ID"})";
 
+constexpr const char* kLongId = "call_0123456789";
+constexpr const char* kShortId = "call01234";
+
 class Probe {
  public:
   Probe(const chat_template::ChatTemplate& chat, const std::string& bos, const std::string& eos)
@@ -36,10 +39,12 @@ class Probe {
     return text.ok() ? *text : std::string();
   }
 
-  std::string with_call(const std::string& arguments, const std::string& id) const {
-    const std::string call = R"({"role":"assistant","content":"","tool_calls":[{"id":")" + id +
-                             R"(","type":"function","function":{"name":"probefunction",)" +
-                             R"("arguments":)" + arguments + "}}]}";
+  std::string with_call(const std::string& arguments, const std::string& id, int count = 1) const {
+    const std::string one = R"({"id":")" + id +
+                            R"(","type":"function","function":{"name":"probefunction",)" +
+                            R"("arguments":)" + arguments + "}}";
+    const std::string call = R"({"role":"assistant","content":"","tool_calls":[)" + one +
+                             (count > 1 ? "," + one : "") + "]}";
     std::string result(kResult);
     result.replace(result.find("ID"), 2, id);
     return render(std::string(kUser) + "," + call + "," + result, true);
@@ -98,12 +103,16 @@ TemplateTraits traits_of(const chat_template::ChatTemplate& chat, const std::str
   if (!has(probe.render(user, true), "probefunction")) {
     return traits;
   }
-  Arguments arguments = arguments_of(probe, "call_0123456789");
+  Arguments arguments = arguments_of(probe, kLongId);
   if (arguments == Arguments::kNone) {
-    arguments = arguments_of(probe, "call01234");
+    arguments = arguments_of(probe, kShortId);
     traits.short_ids = arguments != Arguments::kNone;
   }
   traits.has_tools = arguments != Arguments::kNone;
+  const std::string id = traits.short_ids ? kShortId : kLongId;
+  const char* both = arguments == Arguments::kText ? R"("{}")" : "{}";
+  traits.single_call =
+      traits.has_tools && probe.with_call(both, id, 1) != "" && probe.with_call(both, id, 2) == "";
   traits.arguments_as_text = arguments == Arguments::kText;
   return traits;
 }

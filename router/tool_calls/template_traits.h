@@ -18,6 +18,7 @@ struct TemplateTraits {
   bool has_tools = false;
   bool arguments_as_text = false;  // wants them as a JSON string, not as an object
   bool short_ids = false;          // refuses call ids other than nine letters and digits
+  bool single_call = false;        // refuses messages with two calls
   bool has_system = false;         // prints a system message
   bool has_developer = false;      // prints a developer message
 };

@@ -63,6 +63,7 @@ TEST(TemplateTraitsTest, KnowsTheFamilies) {
     EXPECT_EQ(seen.short_ids, row.short_ids) << row.name;
     EXPECT_EQ(seen.has_system, row.system) << row.name;
     EXPECT_FALSE(seen.arguments_as_text) << row.name;
+    EXPECT_EQ(seen.single_call, std::string_view(row.name) == "llama3_tools_like") << row.name;
     EXPECT_EQ(call_form_in(source_of(row.name)), row.form) << row.name;
   }
 }

@@ -122,6 +122,11 @@ Result<Tokenizer> Tokenizer::create(VocabularySpec spec) {
   tokenizer.find_end_tokens(spec);
   tokenizer.mark_whole_words(spec.ignore_merges.value_or(has_ignored_merges));
   tokenizer.chat_template_ = std::move(spec.chat_template);
+  for (auto& [name, source] : spec.named_chat_templates) {
+    if (name == "tool_use") {
+      tokenizer.tool_template_ = std::move(source);
+    }
+  }
   return tokenizer;
 }
 

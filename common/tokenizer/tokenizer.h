@@ -100,6 +100,8 @@ class Tokenizer final {
 
   // Jinja source as in the model file; empty when it has none.
   const std::string& chat_template() const { return chat_template_; }
+  // The template named tool_use, for conversations with tools; empty when there is none.
+  const std::string& tool_template() const { return tool_template_; }
 
  private:
   // Added tokens, by what they are looked for in.
@@ -145,6 +147,7 @@ class Tokenizer final {
   bool add_bos_ = false;
   std::vector<TokenId> end_ids_;
   std::string chat_template_;
+  std::string tool_template_;
 };
 
 }  // namespace baton::tokenizer

@@ -71,10 +71,10 @@ Result<ChatPrompt> ChatPrompt::create(const tokenizer::Tokenizer& tokenizer, Opt
   ChatPrompt prompt(tokenizer);
   prompt.find_special_texts();
   if (!tokenizer.chat_template().empty()) {
-    BATON_ASSIGN_OR_RETURN(chat_template::ChatTemplate parsed,
-                           chat_template::ChatTemplate::parse(tokenizer.chat_template()));
-    prompt.template_ = std::move(parsed);
-    prompt.study_template(options);
+    BATON_ASSIGN_OR_RETURN(prompt.plain_, prompt.study(tokenizer.chat_template(), options));
+  }
+  if (!tokenizer.tool_template().empty()) {
+    BATON_ASSIGN_OR_RETURN(prompt.with_tools_, prompt.study(tokenizer.tool_template(), options));
   }
   return prompt;
 }
@@ -94,29 +94,34 @@ void ChatPrompt::find_special_texts() {
             [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
 }
 
-void ChatPrompt::study_template(const Options& options) {
-  const std::string& source = tokenizer_->chat_template();
-  traits_ = traits_of(*template_, text_of(tokenizer_->bos_id()), text_of(tokenizer_->eos_id()));
+Result<ChatPrompt::Studied> ChatPrompt::study(const std::string& source,
+                                              const Options& options) const {
+  BATON_ASSIGN_OR_RETURN(chat_template::ChatTemplate chat,
+                         chat_template::ChatTemplate::parse(source));
+  TemplateTraits traits =
+      traits_of(chat, text_of(tokenizer_->bos_id()), text_of(tokenizer_->eos_id()));
   const std::optional<CallForm> seen = call_form_in(source);
-  form_.call_form = seen.value_or(CallForm::kHermes);
+  AnswerForm form;
+  form.call_form = seen.value_or(CallForm::kHermes);
   switch (options.tool_format) {
     case config::ToolFormat::kAuto:
-      traits_.has_tools = traits_.has_tools && seen.has_value();
+      traits.has_tools = traits.has_tools && seen.has_value();
       break;
     case config::ToolFormat::kHermes:
-      form_.call_form = CallForm::kHermes;
+      form.call_form = CallForm::kHermes;
       break;
     case config::ToolFormat::kLlama3:
-      form_.call_form = CallForm::kLlama3;
+      form.call_form = CallForm::kLlama3;
       break;
     case config::ToolFormat::kMistral:
-      form_.call_form = CallForm::kMistral;
+      form.call_form = CallForm::kMistral;
       break;
   }
-  form_.single_call = traits_.has_tools && traits_.single_call;
-  form_.has_reasoning = options.reasoning == config::Reasoning::kSplit ||
-                        (options.reasoning == config::Reasoning::kAuto &&
-                         source.find(kThinkEnd) != std::string::npos);
+  form.single_call = traits.has_tools && traits.single_call;
+  form.has_reasoning = options.reasoning == config::Reasoning::kSplit ||
+                       (options.reasoning == config::Reasoning::kAuto &&
+                        source.find(kThinkEnd) != std::string::npos);
+  return Studied{std::move(chat), traits, std::move(form)};
 }
 
 std::string ChatPrompt::text_of(std::optional<TokenId> id) const {
@@ -219,10 +224,11 @@ std::vector<TokenId> ChatPrompt::encode(std::string_view rendered,
 }
 
 Result<chat_template::RenderInput> ChatPrompt::input_of(const ApiRequest& request,
+                                                        const Studied& studied,
                                                         std::vector<std::string>& hidden) const {
   const boost::json::array& tools = request.tools.offered;
   boost::json::array plain = plain_messages(request.messages);
-  boost::json::value messages = messages_for(plain, tools, traits_, form_.call_form);
+  boost::json::value messages = messages_for(plain, tools, studied.traits, studied.form.call_form);
   const auto shown = [&](const boost::json::value& value) {
     return request.parse_special ? value : hide_special(value, hidden);
   };
@@ -233,7 +239,7 @@ Result<chat_template::RenderInput> ChatPrompt::input_of(const ApiRequest& reques
   }
   chat_template::RenderInput input;
   BATON_ASSIGN_OR_RETURN(input.messages, chat_template::value_from_json(messages));
-  if (!tools.empty() && traits_.has_tools) {
+  if (!tools.empty() && studied.traits.has_tools) {
     BATON_ASSIGN_OR_RETURN(input.tools, chat_template::value_from_json(shown(tools)));
   }
   input.add_generation_prompt = request.add_generation_prompt;
@@ -248,8 +254,8 @@ Result<chat_template::RenderInput> ChatPrompt::input_of(const ApiRequest& reques
 }
 
 // What the end of the prompt says of the text that follows.
-AnswerForm ChatPrompt::answer_form(const ApiRequest& request, std::string_view rendered) const {
-  AnswerForm form = form_;
+AnswerForm ChatPrompt::answer_form(const ApiRequest& request, AnswerForm form,
+                                   std::string_view rendered) const {
   form.has_calls = request.tools.may_call();
   form.shows_reasoning = request.include_reasoning;
   rendered = rendered.substr(0, rendered.find_last_not_of(" \n") + 1);
@@ -271,18 +277,20 @@ AnswerForm ChatPrompt::answer_form(const ApiRequest& request, std::string_view r
 }
 
 Result<ChatTurn> ChatPrompt::turn(const ApiRequest& request, std::chrono::sys_seconds now) const {
-  if (!template_) {
+  const bool by_tools = with_tools_ && (!request.tools.offered.empty() || !plain_);
+  const std::optional<Studied>& studied = by_tools ? with_tools_ : plain_;
+  if (!studied) {
     return unsupported("the model file has no chat template; use /v1/completions");
   }
   std::vector<std::string> hidden;
-  BATON_ASSIGN_OR_RETURN(chat_template::RenderInput input, input_of(request, hidden));
+  BATON_ASSIGN_OR_RETURN(chat_template::RenderInput input, input_of(request, *studied, hidden));
   input.now = now;
-  BATON_ASSIGN_OR_RETURN(std::string rendered, template_->render(input));
+  BATON_ASSIGN_OR_RETURN(std::string rendered, studied->chat.render(input));
   if (request.continue_final_message) {
     BATON_RETURN_IF_ERROR(cut_at_mark(rendered));
   }
   ChatTurn turn;
-  turn.answer = answer_form(request, rendered);
+  turn.answer = answer_form(request, studied->form, rendered);
   turn.tokens = encode(rendered, hidden);
   if (request.add_special_tokens && tokenizer_->adds_bos() && tokenizer_->bos_id()) {
     turn.tokens.insert(turn.tokens.begin(), *tokenizer_->bos_id());

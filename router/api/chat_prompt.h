@@ -37,10 +37,17 @@ class ChatPrompt {
  private:
   explicit ChatPrompt(const tokenizer::Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
   void find_special_texts();
-  void study_template(const Options& options);
-  Result<chat_template::RenderInput> input_of(const ApiRequest& request,
+  // A template with what was found out about it.
+  struct Studied {
+    chat_template::ChatTemplate chat;
+    TemplateTraits traits;
+    AnswerForm form;  // of every answer; what a request adds is added to a copy
+  };
+  Result<Studied> study(const std::string& source, const Options& options) const;
+  Result<chat_template::RenderInput> input_of(const ApiRequest& request, const Studied& studied,
                                               std::vector<std::string>& hidden) const;
-  AnswerForm answer_form(const ApiRequest& request, std::string_view rendered) const;
+  AnswerForm answer_form(const ApiRequest& request, AnswerForm form,
+                         std::string_view rendered) const;
   std::string text_of(std::optional<TokenId> id) const;
   boost::json::value hide_special(const boost::json::value& value,
                                   std::vector<std::string>& hidden) const;
@@ -49,10 +56,9 @@ class ChatPrompt {
   size_t special_at(std::string_view text) const;
 
   const tokenizer::Tokenizer* tokenizer_;
-  std::optional<chat_template::ChatTemplate> template_;
-  TemplateTraits traits_;
-  AnswerForm form_;                   // of every answer; what a request adds is added to a copy
-  std::vector<std::string> special_;  // texts of special tokens, longest first
+  std::optional<Studied> plain_;
+  std::optional<Studied> with_tools_;  // where the model has a template of its own for them
+  std::vector<std::string> special_;   // texts of special tokens, longest first
   std::array<bool, 256> begins_special_{};
 };
 

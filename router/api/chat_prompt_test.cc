@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/json/serialize.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "common/tokenizer/byte_level.h"
 #include "common/tokenizer/vocabulary.h"
 #include "router/router_fixture.h"
 
@@ -262,6 +267,92 @@ TEST_F(ChatPromptTest, GoesOnFromTheLastMessage) {
   EXPECT_EQ(with("a{{ messages[-1].content|trim }}b"), "aab");
   EXPECT_EQ(with("a"),
             "the chat template does not print the last message, so that it cannot be continued");
+}
+
+std::string read_file(const std::string& name) {
+  std::ifstream file(std::string(BATON_SOURCE_DIR) + "/tests/data/chat_template/" + name);
+  EXPECT_TRUE(file.good()) << name;
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// A token a byte, so that the tokens of a prompt give back its text.
+tokenizer::VocabularySpec byte_vocabulary() {
+  tokenizer::VocabularySpec spec;
+  spec.model = "gpt2";
+  spec.pre_tokenizer = "gpt-2";
+  for (int byte = 0; byte < 256; ++byte) {
+    spec.tokens.push_back(
+        tokenizer::byte_level_from_bytes(std::string(1, static_cast<char>(byte))));
+  }
+  return spec;
+}
+
+// The prompt of one of the conversations of families.json, and what jinja2 makes of it.
+struct Rendered {
+  std::string ours, jinja2;
+};
+Rendered rendered(const std::string& name, const std::string& conversation) {
+  tokenizer::VocabularySpec spec = byte_vocabulary();
+  spec.chat_template = read_file("templates/" + name + ".jinja");
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::create(std::move(spec)).value();
+  const ChatPrompt made = ChatPrompt::create(tokenizer, {}).value();
+  const boost::json::value file = json(read_file("families.json"));
+  const boost::json::object& given = file.at("conversations").at(conversation).as_object();
+  const ApiRequest request = chat(boost::json::serialize(given), tokenizer);
+  const Result<ChatTurn> turn =
+      made.turn(request, std::chrono::sys_seconds(std::chrono::seconds(file.at("now").as_int64())));
+  Rendered out;
+  out.ours = turn.ok() ? tokenizer.decode(turn->tokens, {.skip_special = false})
+                       : turn.status().to_string();
+  for (const boost::json::value& test : file.at("cases").as_array()) {
+    if (test.at("template") == boost::json::string_view(name) &&
+        test.at("conversation") == boost::json::string_view(conversation)) {
+      out.jinja2 = test.at("output").as_string();
+    }
+  }
+  for (const std::string_view token : {"<s>", "</s>"}) {  // this vocabulary has neither
+    for (size_t at = 0; (at = out.jinja2.find(token, at)) != std::string::npos;) {
+      out.jinja2.erase(at, token.size());
+    }
+  }
+  return out;
+}
+
+TEST_F(ChatPromptTest, GivesTemplatesWithToolsWhatTheyWant) {
+  // Contents that are null in families.json are empty here.
+  const std::pair<const char*, const char*> rows[] = {
+      {"qwen2_5", "tools"},           {"qwen2_5", "call_object"},
+      {"hermes_like", "tools"},       {"hermes_like", "two_calls"},
+      {"llama3_tools_like", "tools"}, {"llama3_tools_like", "call_object"},
+      {"mistral_nemo", "tools"},      {"mistral_nemo", "short_id"},
+  };
+  for (const auto& [name, conversation] : rows) {
+    const Rendered text = rendered(name, conversation);
+    EXPECT_EQ(text.ours, text.jinja2) << name << " " << conversation;
+  }
+  // A text of arguments is an object to templates that want one.
+  const std::string text = rendered("llama3_tools_like", "call_string").ours;
+  EXPECT_NE(text.find("\"parameters\": {\"city\": \"\xE6\x9D\xB1\xE4\xBA\xAC\"}"),
+            std::string::npos)
+      << text;
+}
+
+TEST_F(ChatPromptTest, TakesTheTemplateForToolsWhereThereAreTools) {
+  tokenizer::VocabularySpec spec = byte_vocabulary();
+  spec.chat_template = "plain";
+  spec.named_chat_templates = {{"rag", "{% if %}"},
+                               {"tool_use", read_file("templates/qwen2_5.jinja")}};
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::create(std::move(spec)).value();
+  const ChatPrompt made = ChatPrompt::create(tokenizer, {}).value();
+  const auto prompt_of = [&](const std::string& fields) {
+    const ApiRequest request =
+        chat("{\"messages\":" + std::string(kAsked) + fields + "}", tokenizer);
+    return tokenizer.decode(made.turn(request, kNow)->tokens, {.skip_special = false});
+  };
+  EXPECT_EQ(prompt_of(""), "plain");
+  EXPECT_NE(prompt_of(kTool).find("<tools>"), std::string::npos);
 }
 
 }  // namespace

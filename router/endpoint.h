@@ -13,6 +13,7 @@
 #include "common/http/server.h"
 #include "common/metrics/registry.h"
 #include "router/api/chat_prompt.h"
+#include "router/api_keys.h"
 #include "router/router_loop.h"
 
 namespace baton::router {
@@ -21,7 +22,7 @@ class Endpoint {
  public:
   struct Options {
     const config::Router* config = nullptr;
-    std::vector<std::string> api_keys;  // empty: no key is asked for
+    ApiKeys* api_keys = nullptr;  // outlives the endpoint
     ServedModel model;
     int64_t started_unix = 0;
   };

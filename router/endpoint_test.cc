@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <thread>
 
 #include "common/http/client.h"
@@ -35,7 +36,7 @@ class EndpointTest : public testing::Test {
     close(stop_pipe_[1]);
   }
 
-  void start(std::vector<std::string> keys = {}, bool with_worker = true) {
+  void start(const std::vector<std::string>& keys = {}, bool with_worker = true) {
     wire::Listener listener = wire::Listener::bind(context_, "tcp://127.0.0.1:*").value();
     const std::string control = listener.address();
     loop_ =
@@ -44,8 +45,17 @@ class EndpointTest : public testing::Test {
                                                          .stop_fd = stop_pipe_[0],
                                                          .on_drain = [] {}},
                                      clock_, random_, tokenizer_, std::move(listener), registry_);
+    std::string path;
+    if (!keys.empty()) {
+      path = testing::TempDir() + "endpoint-keys-" + std::to_string(getpid());
+      std::ofstream file(path);
+      for (const std::string& key : keys) {
+        file << key << '\n';
+      }
+    }
+    api_keys_ = ApiKeys::open(path, clock_).value();
     endpoint_ = std::make_unique<Endpoint>(Endpoint::Options{.config = &config_.router,
-                                                             .api_keys = std::move(keys),
+                                                             .api_keys = api_keys_.get(),
                                                              .model = {"org/tiny", &tokenizer_},
                                                              .started_unix = 1700},
                                            chat_, *loop_, registry_, clock_, random_);
@@ -115,6 +125,7 @@ class EndpointTest : public testing::Test {
   wire::Context context_;
   int stop_pipe_[2] = {-1, -1};
   std::unique_ptr<RouterLoop> loop_;
+  std::unique_ptr<ApiKeys> api_keys_;
   std::unique_ptr<Endpoint> endpoint_;
   std::unique_ptr<http::Server> server_;
   std::thread loop_thread_;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <iostream>
 
 #include "common/base/log.h"
@@ -14,30 +13,6 @@
 
 namespace baton::router {
 namespace {
-
-// One key a line; empty lines and those that begin with '#' are skipped.
-Result<std::vector<std::string>> read_keys(const std::string& path) {
-  std::vector<std::string> keys;
-  if (path.empty()) {
-    return keys;
-  }
-  std::ifstream file(path);
-  if (!file) {
-    return not_found("router.api_keys_file: cannot read '" + path + "'");
-  }
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty() && line.back() == '\r') {
-      line.pop_back();
-    }
-    if (!line.empty() && line[0] != '#') {
-      keys.push_back(line);
-    }
-  }
-  if (keys.empty()) {
-    return invalid_argument("router.api_keys_file: '" + path + "' has no key");
-  }
-  return keys;
-}
 
 Status check_exposure(const config::Router& router, bool keyless) {
   const std::string& listen = router.listen;
@@ -56,8 +31,9 @@ Status run(const config::Startup& startup, int stop_fd) {
   const config::Config& config = startup.config;
   const SteadyClock clock;
   SystemRandom random;
-  BATON_ASSIGN_OR_RETURN(std::vector<std::string> keys, read_keys(config.router.api_keys_file));
-  BATON_RETURN_IF_ERROR(check_exposure(config.router, keys.empty()));
+  BATON_ASSIGN_OR_RETURN(const std::unique_ptr<ApiKeys> keys,
+                         ApiKeys::open(config.router.api_keys_file, clock));
+  BATON_RETURN_IF_ERROR(check_exposure(config.router, keys->keyless()));
   BATON_ASSIGN_OR_RETURN(const std::optional<wire::ClusterKey> key,
                          wire::read_cluster_key(config.cluster.key_file));
   // First of all, so that workers which start together with this router find the door open and do
@@ -89,7 +65,7 @@ Status run(const config::Startup& startup, int stop_fd) {
                                std::chrono::system_clock::now().time_since_epoch())
                                .count();
   const Endpoint endpoint({.config = &config.router,
-                           .api_keys = std::move(keys),
+                           .api_keys = keys.get(),
                            .model = {config.model.name, &vocab},
                            .started_unix = now_unix},
                           chat, loop, registry, clock, random);

@@ -32,7 +32,8 @@ std::vector<Row> router_rows(Router& router) {
        Form::kAddress},
       {"router", "control", &router.control, "Where workers register.", Form::kControl},
       {"router", "api_keys_file", &router.api_keys_file,
-       "File with one API key a line. Required beyond loopback, unless allow_keyless."},
+       "File with one API key a line, read again when it changes. Required beyond loopback, unless "
+       "allow_keyless."},
       {"router", "allow_keyless", &router.allow_keyless, "Serve without keys beyond loopback."},
       {"router", "cors_origins", &router.cors_origins,
        "Origins that browsers may call from. Empty: any on loopback or where a key is needed, else "

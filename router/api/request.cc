@@ -69,9 +69,12 @@ void read_common(FieldReader& fields, ApiRequest& request, const ServedModel& mo
   request.tokens_as_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
   read_prompt_options(fields, request);
   fields.ignore({"user", "metadata", "store", "service_tier", "safety_identifier",
-                 "prompt_cache_key", "verbosity", "modalities", "spaces_between_special_tokens"});
+                 "prompt_cache_key", "verbosity", "modalities", "spaces_between_special_tokens",
+                 "length_penalty", "early_stopping"});
   (void)fields.integer("priority", INT64_MIN, INT64_MAX);  // no key may set it yet
-  fields.refuse("use_beam_search", "not yet");
+  if (fields.boolean("use_beam_search").value_or(false)) {
+    fields.fail("use_beam_search", "'use_beam_search' is not supported: choices are sampled");
+  }
   read_output_form(fields, request.sampling);
   check_sampling(fields, request);
 }

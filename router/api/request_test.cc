@@ -422,7 +422,7 @@ TEST_F(RequestTest, ASeedOfMinusOneIsNone) {
 
 TEST_F(RequestTest, RefusesByNameWhatIsNotSupported) {
   for (const std::string name : {"use_beam_search", "suffix"}) {
-    EXPECT_TRUE(completion_fault("\"" + name + "\":1")
+    EXPECT_TRUE(completion_fault("\"" + name + "\":true")
                     .starts_with(name + ": '" + name + "' is not supported: "))
         << name;
   }

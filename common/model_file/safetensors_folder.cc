@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -112,6 +113,38 @@ std::string with_one_added(const SafetensorsTensor& tensor) {
   return out;
 }
 
+TensorInfo gguf_tensor(const SafetensorsTensor& source, const FolderConfig& config,
+                       std::deque<std::string>& made) {
+  const FolderArchitecture& architecture = *config.architecture;
+  TensorInfo tensor{};
+  tensor.name = made.emplace_back(gguf_tensor_name(source.name, architecture));
+  tensor.type = source.type;
+  tensor.n_dims = static_cast<uint32_t>(source.shape.size());
+  tensor.dims = {1, 1, 1, 1};
+  std::ranges::reverse_copy(source.shape, tensor.dims.begin());
+  tensor.data = source.data;
+  const bool vector = source.shape.size() == 1;
+  if (architecture.norms_without_one && vector && tensor.name.ends_with("norm.weight")) {
+    tensor.type = TensorType::kF32;
+    tensor.data = std::as_bytes(std::span(made.emplace_back(with_one_added(source))));
+  }
+  const bool turned = tensor.name.ends_with("attn_q.weight") ||
+                      tensor.name.ends_with("attn_k.weight") ||
+                      tensor.name.ends_with("attn_q.bias") || tensor.name.ends_with("attn_k.bias");
+  const uint64_t count = source.shape.front();
+  // Where heads do not fit, the description refuses the shape.
+  if (!architecture.halved_heads || !turned || config.head_dim == 0 || config.head_dim % 2 != 0 ||
+      count % config.head_dim != 0) {
+    return tensor;
+  }
+  if (vector) {
+    tensor.data = std::as_bytes(std::span(made.emplace_back(interleaved(source, config.head_dim))));
+  } else {
+    tensor.halved_head_rows = config.head_dim;
+  }
+  return tensor;
+}
+
 struct Shard {
   std::string file;  // its name in the folder
   std::vector<SafetensorsTensor> tensors;
@@ -122,15 +155,18 @@ class FolderReader final {
   explicit FolderReader(const std::string& path) : path_(path) {}
 
   Result<ModelFileContents> run() {
-    out_.name = path_;
     BATON_RETURN_IF_ERROR(check_kind());
     BATON_ASSIGN_OR_RETURN(const auto config_text, read_text("config.json", kMaxConfigBytes));
     BATON_ASSIGN_OR_RETURN(FolderConfig config, read_folder_config(config_text, in("config.json")));
     BATON_RETURN_IF_ERROR(open_shards());
-    BATON_RETURN_IF_ERROR(translate(config));
-    config.metadata.add_string("general.name", fs::path(path_).filename().string());
-    out_.metadata = std::move(config.metadata).finish(out_.made);
-    return std::move(out_);
+    std::vector<SafetensorsTensor> tensors;
+    for (Shard& shard : shards_) {
+      std::ranges::move(shard.tensors, std::back_inserter(tensors));
+    }
+    BATON_ASSIGN_OR_RETURN(ModelFileContents contents,
+                           join_folder(path_, std::move(config), tensors));
+    contents.files = std::move(files_);
+    return contents;
   }
 
  private:
@@ -155,8 +191,8 @@ class FolderReader final {
 
   Result<std::span<const std::byte>> map(std::string_view file) {
     BATON_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::open(in(file)));
-    out_.files.push_back(std::move(mapped));
-    return out_.files.back().bytes();
+    files_.push_back(std::move(mapped));
+    return files_.back().bytes();
   }
 
   Result<std::string_view> read_text(std::string_view file, uint64_t limit) {
@@ -257,37 +293,8 @@ class FolderReader final {
     return {};
   }
 
-  Status translate(const FolderConfig& config) {
-    bool has_head = false;
-    for (const Shard& shard : shards_) {
-      for (const SafetensorsTensor& tensor : shard.tensors) {
-        const bool head = tensor.name == "lm_head.weight";
-        has_head = has_head || head;
-        // A tied model uses the embedding even where a file has a head. The frequencies follow from
-        // the config.
-        if ((head && config.tied) || tensor.name.ends_with(".rotary_emb.inv_freq")) {
-          continue;
-        }
-        out_.tensors.push_back(gguf_tensor(tensor, config, out_.made));
-      }
-    }
-    if (!has_head && !config.tied) {
-      return invalid_argument(path_ +
-                              ": tensor 'lm_head.weight' is missing, and config.json does not tie "
-                              "the head to the embedding");
-    }
-    std::ranges::sort(out_.tensors, {}, &TensorInfo::name);
-    const auto twin =
-        std::ranges::adjacent_find(out_.tensors, std::ranges::equal_to{}, &TensorInfo::name);
-    if (twin != out_.tensors.end()) {
-      return invalid_argument(path_ + ": has the tensor " + model_file::quoted(twin->name) +
-                              " twice");
-    }
-    return {};
-  }
-
   const std::string& path_;
-  ModelFileContents out_;
+  std::vector<MappedFile> files_;
   std::map<std::string, std::string> index_;  // tensor to file
   std::vector<Shard> shards_;
 };
@@ -296,6 +303,37 @@ class FolderReader final {
 
 Result<ModelFileContents> open_safetensors_folder(const std::string& path) {
   return FolderReader(path).run();
+}
+
+Result<ModelFileContents> join_folder(const std::string& path, FolderConfig config,
+                                      std::span<const SafetensorsTensor> tensors) {
+  ModelFileContents out;
+  out.name = path;
+  bool has_head = false;
+  for (const SafetensorsTensor& tensor : tensors) {
+    const bool head = tensor.name == "lm_head.weight";
+    has_head = has_head || head;
+    // A tied model uses the embedding even where a file has a head. The frequencies follow from the
+    // config.
+    if ((head && config.tied) || tensor.name.ends_with(".rotary_emb.inv_freq")) {
+      continue;
+    }
+    out.tensors.push_back(gguf_tensor(tensor, config, out.made));
+  }
+  if (!has_head && !config.tied) {
+    return invalid_argument(path +
+                            ": tensor 'lm_head.weight' is missing, and config.json does not tie "
+                            "the head to the embedding");
+  }
+  std::ranges::sort(out.tensors, {}, &TensorInfo::name);
+  const auto twin =
+      std::ranges::adjacent_find(out.tensors, std::ranges::equal_to{}, &TensorInfo::name);
+  if (twin != out.tensors.end()) {
+    return invalid_argument(path + ": has the tensor " + model_file::quoted(twin->name) + " twice");
+  }
+  config.metadata.add_string("general.name", fs::path(path).filename().string());
+  out.metadata = std::move(config.metadata).finish(out.made);
+  return out;
 }
 
 std::string gguf_tensor_name(std::string_view name, const FolderArchitecture& architecture) {
@@ -315,38 +353,6 @@ std::string gguf_tensor_name(std::string_view name, const FolderArchitecture& ar
   }
   const std::string layer(name.substr(kLayers.size(), dot - kLayers.size()));
   return known ? "blk." + layer + "." + std::string(*known) : std::string(name);
-}
-
-TensorInfo gguf_tensor(const SafetensorsTensor& source, const FolderConfig& config,
-                       std::deque<std::string>& made) {
-  const FolderArchitecture& architecture = *config.architecture;
-  TensorInfo tensor{};
-  tensor.name = made.emplace_back(gguf_tensor_name(source.name, architecture));
-  tensor.type = source.type;
-  tensor.n_dims = static_cast<uint32_t>(source.shape.size());
-  tensor.dims = {1, 1, 1, 1};
-  std::ranges::reverse_copy(source.shape, tensor.dims.begin());
-  tensor.data = source.data;
-  const bool vector = source.shape.size() == 1;
-  if (architecture.norms_without_one && vector && tensor.name.ends_with("norm.weight")) {
-    tensor.type = TensorType::kF32;
-    tensor.data = std::as_bytes(std::span(made.emplace_back(with_one_added(source))));
-  }
-  const bool turned = tensor.name.ends_with("attn_q.weight") ||
-                      tensor.name.ends_with("attn_k.weight") ||
-                      tensor.name.ends_with("attn_q.bias") || tensor.name.ends_with("attn_k.bias");
-  const uint64_t count = source.shape.front();
-  // Where heads do not fit, the description refuses the shape.
-  if (!architecture.halved_heads || !turned || config.head_dim == 0 || config.head_dim % 2 != 0 ||
-      count % config.head_dim != 0) {
-    return tensor;
-  }
-  if (vector) {
-    tensor.data = std::as_bytes(std::span(made.emplace_back(interleaved(source, config.head_dim))));
-  } else {
-    tensor.halved_head_rows = config.head_dim;
-  }
-  return tensor;
 }
 
 }  // namespace baton::model_file

@@ -4,7 +4,7 @@
 // the shards that model.safetensors.index.json names. Read as the GGUF file of the same model:
 // under its names, rows of q and k in its order, norm weights as it has them.
 
-#include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,13 +19,13 @@ namespace baton::model_file {
 // is named.
 Result<ModelFileContents> open_safetensors_folder(const std::string& path);
 
+// The folder at `path` with this config and these tensors of all its shards, whose bytes outlive
+// the result; it has no files.
+Result<ModelFileContents> join_folder(const std::string& path, FolderConfig config,
+                                      std::span<const SafetensorsTensor> tensors);
+
 // "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight"; a name that Baton does not
 // know stays what it is.
 std::string gguf_tensor_name(std::string_view name, const FolderArchitecture& architecture);
-
-// What a GGUF file of the model has in place of a tensor of a safetensors file. Its bytes are those
-// of `source`, or are appended to `made`.
-TensorInfo gguf_tensor(const SafetensorsTensor& source, const FolderConfig& config,
-                       std::deque<std::string>& made);
 
 }  // namespace baton::model_file

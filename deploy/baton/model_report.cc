@@ -100,6 +100,13 @@ Result<ModelReport> make_report(const ModelOptions& options) {
   if (report.facts.description.layers == 0) {
     return report;
   }
+  const auto rows = static_cast<uint64_t>(report.facts.description.vocab);
+  if (report.vocabulary && report.vocabulary->tokens > rows) {
+    report.facts.refused.push_back(report.facts.path + ": the vocabulary has " +
+                                   std::to_string(report.vocabulary->tokens) +
+                                   " tokens, but the embedding has " + std::to_string(rows) +
+                                   " rows");
+  }
   using Pool = engine::EngineOptions::Pool;
   BATON_ASSIGN_OR_RETURN(report.prefill, need_of(options.path, Pool::kPrefill, *kv_bytes));
   BATON_ASSIGN_OR_RETURN(report.decode, need_of(options.path, Pool::kDecode, *kv_bytes));

@@ -16,7 +16,7 @@ namespace baton::sampling {
 inline constexpr int kMaxTopLogprobs = 20;
 inline constexpr int kMaxLogitBias = 4096;
 inline constexpr int kMaxStopTokens = 1024;
-inline constexpr size_t kMaxAllowedTokens = 65536;
+inline constexpr size_t kMaxAllowedTokens = 8192;
 inline constexpr size_t kMaxBadWords = 1024;
 inline constexpr size_t kMaxBadWordTokens = 64;
 // Below this temperature sampling is greedy.

@@ -96,15 +96,21 @@ Parsed<T> finish(FieldReader& fields, T value) {
   return {std::move(value), {fields.status(), fields.param(), ""}};
 }
 
-// Each prompt is a run of its own and carries the grammar.
+// Each prompt is a run of its own and carries the grammar and the lists of tokens.
 void check_form_bytes(FieldReader& fields, const ApiRequest& request) {
   size_t bytes = 0;
   for (const std::string& text : request.sampling.grammar_texts) {
     bytes += text.size();
   }
+  bytes += request.sampling.allowed_token_ids.size() * sizeof(TokenId);
+  for (const std::vector<TokenId>& word : request.sampling.bad_words) {
+    bytes += word.size() * sizeof(TokenId);
+  }
   if (bytes * request.prompts.size() > kMaxFormBytes) {
-    fields.fail("prompt", "the form of the output, once a prompt, has more than " +
-                              std::to_string(kMaxFormBytes) + " bytes; send fewer prompts");
+    fields.fail("prompt",
+                "the form of the output with its allowed and bad tokens, once a prompt, has more "
+                "than " +
+                    std::to_string(kMaxFormBytes) + " bytes; send fewer prompts");
   }
 }
 

@@ -435,6 +435,16 @@ TEST_F(RequestTest, RefusesByNameWhatIsNotSupported) {
   }
   EXPECT_TRUE(completion_fault("\"prompt\":[" + prompts + "]," + form)
                   .starts_with("prompt: the form of the output"));
+  std::string ids = "5";
+  for (int i = 1; i < 8192; ++i) {
+    ids += ",5";
+  }
+  EXPECT_EQ(completion_fault("\"allowed_token_ids\":[" + ids + "]"), "");
+  for (int i = 0; i < 40; ++i) {
+    prompts += ",\"a\"";
+  }
+  EXPECT_TRUE(completion_fault("\"prompt\":[" + prompts + "],\"allowed_token_ids\":[" + ids + "]")
+                  .starts_with("prompt: the form of the output"));
   EXPECT_EQ(completion_fault(R"("n":2,"best_of":1)"),
             "best_of: 'best_of' must not be less than 'n'");
   EXPECT_EQ(completion_fault(R"("n":2,"best_of":2,"stream":true)"),

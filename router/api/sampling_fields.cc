@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxBias = 1024;
 constexpr size_t kMaxStopIds = 1024;
-constexpr size_t kMaxAllowed = 65536;
+constexpr size_t kMaxAllowed = 8192;
 constexpr size_t kMaxBadWords = 512;
 constexpr size_t kMaxBadWordBytes = 256;
 constexpr size_t kMaxBadWordTokens = 64;

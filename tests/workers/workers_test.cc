@@ -202,6 +202,26 @@ TEST_F(WorkersTest, PromptLogprobsAreTheSameWhereverThePromptIsComputed) {
   expect_all_free();
 }
 
+TEST_F(WorkersTest, AllowedTokensAndBadWordsHoldAcrossTheHandOver) {
+  start();
+  wire::RunBody request = body(1, 70, 24, 3);
+  request.sampling.temperature = 1;
+  request.sampling.allowed_token_ids = {7, 8, 9, 10};
+  request.sampling.bad_words = {{9}, {7, 8}};
+  prefill(request);
+  ASSERT_TRUE(until([&] { return finished(request); }));
+  expect_right(request);
+  for (uint32_t choice = 0; choice < 3; ++choice) {
+    TokenId before = 0;
+    for (const TokenId id : router_.output(request.key.request, choice)) {
+      EXPECT_TRUE(id == 7 || id == 8 || id == 10) << id;
+      EXPECT_FALSE(before == 7 && id == 8);
+      before = id;
+    }
+  }
+  expect_all_free();
+}
+
 TEST_F(WorkersTest, BlockSizesMayDiffer) {
   Cluster cluster;
   cluster.prefill_block_tokens = 64;

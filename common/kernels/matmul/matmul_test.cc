@@ -281,6 +281,17 @@ TEST(MatmulLevelsTest, PackedBytesChangeOnlyWithTheirVersion) {
   EXPECT_EQ(packed_fingerprint(std::span(kAllSourceTypes).subspan(9)), 12164993523365273409u);
 }
 
+TEST(MatmulLevelsTest, ADecodePoolTakesLittleMoreThanTheFile) {
+  for (const SourceType type : kAllSourceTypes) {
+    // Those two keep the f16 scales of their superblock with every block of 32.
+    const bool repeated = type == SourceType::kQ4_K || type == SourceType::kQ5_K;
+    const size_t source = source_row_bytes(type, 2048) * 64;
+    EXPECT_LE(static_cast<double>(packed_bytes(decode_format(type), 64, 2048)),
+              (repeated ? 1.23 : 1.15) * static_cast<double>(source))
+        << source_type_name(type);
+  }
+}
+
 TEST(MatmulLevelsTest, PlacedMatricesLieInTheirOwnersMemory) {
   TestRandom random(3);
   const TestMatrix source = random_matrix(random, SourceType::kQ8_0, 20, 64);

@@ -59,7 +59,8 @@ void expect_equal_to_scalar(const PackedMatrix& w, const std::vector<uint16_t>& 
 
 TEST(TileKernelTest, EmulatedTilesGiveTheBitsOfScalarForAllRowCounts) {
   TestRandom random(11);
-  for (const SourceType type : {SourceType::kBf16, SourceType::kQ4_1, SourceType::kQ8_0}) {
+  for (const SourceType type : {SourceType::kBf16, SourceType::kQ4_1, SourceType::kQ8_0,
+                                SourceType::kQ5_0, SourceType::kIq4Nl, SourceType::kMxfp4}) {
     for (const int rows : {1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 64, 70}) {
       // Shorter and longer than a chunk of 16 blocks, odd numbers of panels.
       const int k = 32 * (1 + random.below(36));

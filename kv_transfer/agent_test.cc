@@ -271,7 +271,7 @@ TEST_P(AgentTest, AbortOfTheReceiverEndsTheTransfer) {
   decode_->abort_reservation(reserve->reservation, "client");
   const auto failed = at_p_.take<TransferFailed>();
   ASSERT_TRUE(failed);
-  EXPECT_EQ(failed->status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(failed->status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(failed->status.message(), HasSubstr("client"));
   ASSERT_TRUE(at_d_.take<TicketReleased>());
 }

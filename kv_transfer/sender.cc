@@ -373,8 +373,9 @@ void SenderTable::on_message(Session& session, const wire::Abort& abort, TimePoi
     return;
   }
   transfer->peer_asked = true;
+  // Whoever cancels the request tells us, too: this is a fault of that worker, and another may do.
   const std::string text = session.name + " aborted: " + abort.reason;
-  Status why = abort.reason == "expired" ? deadline_exceeded(text) : cancelled(text);
+  Status why = abort.reason == "expired" ? deadline_exceeded(text) : unavailable(text);
   if (transfer->state == SenderState::kAborting) {
     if (transfer->push_failed) {
       transfer->why = std::move(why);

@@ -30,6 +30,7 @@ RouterLoop::RouterLoop(Options options, const Clock& clock, Random& random,
       tokenizer_(tokenizer),
       listener_(std::move(listener)),
       metrics_(registry),
+      worker_wait_(config::scaled(config_, config_.router.worker_wait)),
       workers_(
           config::scaled(config_, config_.router.worker_timeout),
           [this](WorkerState& worker, std::string_view reason) { on_worker_lost(worker, reason); }),
@@ -98,7 +99,7 @@ Status RouterLoop::admit(const ApiRequest& request) {
   if (health_.draining) {
     return unavailable("the router is shutting down");
   }
-  const int64_t waiting = waiting_runs_;
+  const int64_t waiting = waiting_runs_ + static_cast<int64_t>(parked_.size());
   if (waiting + static_cast<int64_t>(request.prompts.size()) > config_.router.max_waiting) {
     return resource_exhausted(std::to_string(waiting) + " requests are waiting, the limit is " +
                               std::to_string(config_.router.max_waiting));
@@ -147,7 +148,7 @@ void RouterLoop::begin(NewExchange command) {
     const RequestId key = placed.key().request;
     runs_.emplace(key, std::move(run));
     exchange_runs_[id].push_back(key);
-    if (const Status status = place(placed); !status.ok()) {
+    if (const Status status = place_or_park(placed); !status.ok()) {
       fail_exchange(id, status, 1000);
       return;
     }
@@ -363,6 +364,9 @@ void RouterLoop::on_worker_lost(WorkerState& worker, std::string_view reason) {
       affected.push_back(id);
     }
   }
+  if (reason != "left") {
+    suspect(affected);
+  }
   const std::string kind = worker.info.role == wire::Role::kPrefill ? "prefill" : "decode";
   const Status why =
       worker_lost(kind + " worker " + worker.info.name + " is gone (" + std::string(reason) + ")");
@@ -390,6 +394,7 @@ void RouterLoop::tick(TimePoint now) {
   const bool prefill_needed = config_.router.local_prefill == config::LocalPrefill::kNever;
   health_.ready = !workers_.ready(wire::Role::kDecode).empty() &&
                   (!prefill_needed || !workers_.ready(wire::Role::kPrefill).empty());
+  last_ready_ = health_.ready ? now : last_ready_;
   health_.max_context = workers_.max_context();
   std::vector<uint64_t> late;
   std::vector<uint64_t> gone;  // whose ClientGone found the queue full
@@ -406,6 +411,7 @@ void RouterLoop::tick(TimePoint now) {
   for (const uint64_t id : gone) {
     client_gone(id);
   }
+  retry_parked(now);
   for (const uint64_t id : late) {
     fail_exchange(id, deadline_exceeded("the request took longer than router.request_timeout"));
   }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <variant>
@@ -108,6 +109,14 @@ class RouterLoop {
   // Runs.
   // `moved_because`: why an earlier attempt ended; empty for the first.
   Status place(RouterRun& run, const std::string& moved_because = {});
+  Result<Placement> choose(RouterRun& run);
+  // place(), or a place in the queue of those that wait for a worker (router_waits.cc).
+  Status place_or_park(RouterRun& run, const std::string& moved_because = {});
+  void retry_parked(TimePoint now);
+  // Of a run that may be the cause of deaths: a worker that has nothing else.
+  Result<WorkerState*> worker_alone(const RouterRun& run);
+  std::vector<WorkerState*> decodes_for(const RouterRun& run);
+  void suspect(const std::vector<RequestId>& runs);
   void record_attempt(RouterRun& run, Placement& placement, const std::string& moved_because);
   void send_run(RouterRun& run, const Placement& placement);
   void note_prefilled(RouterRun& run);
@@ -130,7 +139,19 @@ class RouterLoop {
   void say_goodbye();
   void wait(bool more);
 
-  static constexpr int kMaxAttempts = 3;
+  static constexpr int kMaxAttempts = 6;
+  // After so many deaths a run is tried alone; one more and it is held to be their cause.
+  static constexpr int kSuspectDeaths = 2;
+
+  struct Parked {  // a run without a place
+    RequestId run;
+    std::string moved_because;
+    TimePoint until;
+  };
+  struct Alone {  // the one run that is tried alone, and the worker that is kept for it
+    RequestId run;
+    Incarnation worker;
+  };
 
   Options options_;
   const config::Config& config_;
@@ -139,6 +160,7 @@ class RouterLoop {
   const tokenizer::Tokenizer& tokenizer_;
   wire::Listener listener_;
   RouterMetrics metrics_;
+  const Duration worker_wait_;
   Membership workers_;
   PlacementPolicy placement_;
   int wake_fd_;
@@ -148,7 +170,11 @@ class RouterLoop {
   std::unordered_map<RequestId, std::unique_ptr<RouterRun>> runs_;
   LoadWindow load_;
   RequestHistory history_;
-  int64_t waiting_runs_ = 0;  // of them, those whose prefill is not over
+  std::vector<Parked> parked_;
+  std::optional<Alone> alone_;
+  TimePoint last_death_{};
+  TimePoint last_ready_ = TimePoint::min();  // when requests could last be placed
+  int64_t waiting_runs_ = 0;                 // of them, those whose prefill is not over
   std::atomic<uint64_t> next_exchange_{0};
   TimePoint next_tick_{};
   TimePoint drain_until_ = TimePoint::max();

@@ -26,6 +26,7 @@ class RouterLoopTest : public testing::Test {
   RouterLoopTest() {
     EXPECT_EQ(pipe2(stop_pipe_, O_NONBLOCK | O_CLOEXEC), 0);
     config_.router.worker_timeout = 30s;
+    config_.router.worker_wait = 0s;
     config_.router.drain = 10ms;  // at the end of a test nothing is waited for
     config_.router.local_prefill = config::LocalPrefill::kNever;
   }

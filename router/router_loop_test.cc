@@ -308,12 +308,12 @@ TEST_F(RouterLoopTest, GivesATypedErrorWhenNobodyIsLeft) {
   EXPECT_EQ(json(answer->body()).at("error").at("message"), "prefill worker p0 is gone (left)");
 }
 
-TEST_F(RouterLoopTest, GivesUpAfterThreeAttempts) {
+TEST_F(RouterLoopTest, GivesUpAfterSixAttempts) {
   start();
   const auto p0 = worker(wire::Role::kPrefill, 0);
   const auto d0 = worker(wire::Role::kDecode, 0);
   const auto answer = post();
-  for (int attempt = 0; attempt < 3; ++attempt) {
+  for (int attempt = 0; attempt < 6; ++attempt) {
     const auto prefill = p0->next<wire::Prefill>();
     ASSERT_TRUE(prefill);
     EXPECT_EQ(prefill->body.key.attempt, attempt);

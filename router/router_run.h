@@ -30,9 +30,12 @@ struct RouterRun {
   uint8_t leg = 0;
   // Its load on the workers, as this router counts it: tokens at the prefilling worker until the
   // first token of this attempt, choices at the decode worker until the attempt ends.
+  TimePoint placed{};
   bool prefilled = true;
   int64_t assigned_tokens = 0;
   Incarnation assigned_decode;
+  // Workers that died while it may have been in their running step.
+  int deaths = 0;
   bool ended_here = false;  // a stop string ended a choice: the workers do not know
   wire::RunTimings timings;
   bool cached_counted = false;

@@ -70,19 +70,33 @@ void RouterLoop::record_attempt(RouterRun& run, Placement& placement,
   run.record = exchange->add_attempt(std::move(attempt));
 }
 
-Status RouterLoop::place(RouterRun& run, const std::string& moved_because) {
-  const std::vector<WorkerState*> prefills = workers_.ready(wire::Role::kPrefill);
-  const std::vector<WorkerState*> decodes = workers_.ready(wire::Role::kDecode);
+Result<Placement> RouterLoop::choose(RouterRun& run) {
+  std::vector<WorkerState*> prefills = workers_.ready(wire::Role::kPrefill);
+  std::vector<WorkerState*> decodes = decodes_for(run);
+  const bool alone = run.deaths >= kSuspectDeaths;
+  if (alone) {
+    BATON_ASSIGN_OR_RETURN(WorkerState* const worker, worker_alone(run));
+    prefills.clear();
+    decodes = {worker};
+  }
   const std::vector<TokenId> tokens = known_tokens(run.body);
   PlacementRequest request;
   request.tokens = tokens;
   request.choices = static_cast<int>(run.choices.size());
   request.max_new_tokens = run.body.sampling.max_tokens;
-  request.needs_local = run.choices.size() > 1 && run.emitted();
+  request.needs_local = alone || (run.choices.size() > 1 && run.emitted());
   if (!run.needs_prompt_logprobs()) {  // else all of the prompt is computed anyway
     request.chains = chains(tokens, run.body.cache_salt, prefills, decodes);
   }
   BATON_ASSIGN_OR_RETURN(Placement placement, placement_.place(request, prefills, decodes));
+  if (alone) {
+    placement.reason = "alone";
+  }
+  return placement;
+}
+
+Status RouterLoop::place(RouterRun& run, const std::string& moved_because) {
+  BATON_ASSIGN_OR_RETURN(Placement placement, choose(run));
   metrics_.registry
       .counter(metrics::MetricId::kRouterDecisions, {placement.decision, placement.reason})
       .add();
@@ -99,6 +113,7 @@ void RouterLoop::send_run(RouterRun& run, const Placement& placement) {
   run.local = placement.local;
   run.handed_over = false;
   run.prefilled = false;
+  run.placed = last_ready_ = clock_.now();
   ++waiting_runs_;
   run.leg = 0;
   run.body.key.leg = 0;
@@ -160,6 +175,9 @@ void RouterLoop::assign_decode(RouterRun& run, Incarnation decode) {
 void RouterLoop::release_load(RouterRun& run) {
   note_prefilled(run);
   assign_decode(run, Incarnation{});
+  if (alone_ && alone_->run == run.key().request) {
+    alone_.reset();
+  }
 }
 
 void RouterLoop::cancel_workers(const RouterRun& run, std::string_view reason) {
@@ -180,6 +198,12 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
   if (Exchange* exchange = find_exchange(run.exchange)) {
     exchange->attempt(run.record).ended = clock_.now();
   }
+  if (run.deaths > kSuspectDeaths) {
+    fail_exchange(run.exchange, worker_crashed("the request was in the running step of " +
+                                               std::to_string(run.deaths) +
+                                               " workers when they died, the last time alone"));
+    return;
+  }
   if (run.key().attempt + 1 >= kMaxAttempts) {
     fail_exchange(run.exchange, why);
     return;
@@ -194,8 +218,8 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
   run.prompt_logprobs.clear();
   run.held.clear();
   const bool moved = run.emitted();
-  if (const Status status = place(run, why.message()); !status.ok()) {
-    fail_exchange(run.exchange, why);
+  if (const Status status = place_or_park(run, why.message()); !status.ok()) {
+    fail_exchange(run.exchange, status.code() == StatusCode::kUnavailable ? why : status);
     return;
   }
   if (moved) {

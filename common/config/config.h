@@ -69,6 +69,7 @@ struct Router {
   Duration header_timeout = 10s;
   Duration idle_timeout = 75s;
   Duration worker_timeout = 1s;  // without a heartbeat
+  Duration worker_wait = 10s;    // for a worker that comes back
 };
 
 // How a worker finds its routers.

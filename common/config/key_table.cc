@@ -64,6 +64,9 @@ std::vector<Row> router_rows(Router& router) {
        "How long an idle client connection is kept.", Form::kPlain, 0.001, kForever},
       {"router", "worker_timeout", &router.worker_timeout,
        "A worker without a heartbeat for so long is lost.", Form::kPlain, 0.001, kForever},
+      {"router", "worker_wait", &router.worker_wait,
+       "How long requests wait for a worker to come back when none is left.", Form::kPlain, 0,
+       kForever},
   };
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""soak.py [--seconds N] [--seed N]: a cluster under load whose workers are killed, stopped,
+"""soak.py [--seconds N] [--seed N] [--config FILE]: a cluster under load whose workers are killed, stopped,
 terminated and whose clients leave, again and again.
 
 What must hold: every answer that ends has the tokens of the same request without trouble; one that
@@ -212,9 +212,9 @@ class Soak:
             raise AssertionError("no request completed")
 
 
-def soak(seconds, seed):
+def soak(seconds, seed, file="deploy/local-2p2d.yaml"):
     sets = [f"prefill.*.kv_cache={BLOCKS}blocks", f"decode.*.kv_cache={BLOCKS}blocks"]
-    with Cluster("deploy/local-2p2d.yaml", sets=sets, pool=False) as cluster:
+    with Cluster(file, sets=sets, pool=False) as cluster:
         run = Soak(cluster, seed)
         try:
             run.run(seconds)
@@ -228,6 +228,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--config", default="deploy/local-2p2d.yaml")
     options = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)
-    soak(options.seconds, random.randrange(1 << 31) if options.seed is None else options.seed)
+    soak(options.seconds,
+         random.randrange(1 << 31) if options.seed is None else options.seed, options.config)

@@ -165,12 +165,14 @@ class Kill(unittest.TestCase):
         self.assertEqual(failed, 0, "the other prefill worker could take all prompts")
 
     def test_the_only_decode_worker(self):
-        # Nobody else can go on: each stream ends with a typed error or waits for the replacement.
+        # Nobody else can go on: the streams wait for its replacement.
         asked = bodies(4, 300)
         with Cluster(sets=["router.local_prefill=never"]) as cluster:
             expected = solo(cluster, asked)
             streams = Streams(cluster, asked).wait_begun()
-            self.kill(cluster, "d0", streams, expected)
+            # It maps what it had packed and is back within a second or two.
+            _, failed = self.kill(cluster, "d0", streams, expected, recomputed_s=10)
+        self.assertEqual(failed, 0, "the streams go on with the decode worker's next life")
 
     def test_router(self):
         # Its streams break; workers drop their requests; a new router serves on the same port.

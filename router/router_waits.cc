@@ -1,0 +1,117 @@
+// Runs that have no worker at the moment: the workers died and come back, or the run is suspected
+// of killing them and waits for one that has nothing else.
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "router/router_loop.h"
+
+namespace baton::router {
+namespace {
+
+// Prompt tokens of one step of a prefill worker, generously: the runs at the head of its queue that
+// they hold may have been in the step in which it died.
+constexpr int64_t kStepTokens = 2'048;
+
+}  // namespace
+
+Status RouterLoop::place_or_park(RouterRun& run, const std::string& moved_because) {
+  Status status = place(run, moved_because);
+  if (status.code() != StatusCode::kUnavailable) {
+    return status;
+  }
+  const TimePoint now = clock_.now();
+  const TimePoint until = run.deaths >= kSuspectDeaths      ? TimePoint::max()
+                          : last_ready_ == TimePoint::min() ? now
+                                                            : last_ready_ + worker_wait_;
+  if (now >= until) {
+    return status;
+  }
+  parked_.push_back({run.key().request, moved_because, until});
+  return Status();
+}
+
+void RouterLoop::retry_parked(TimePoint now) {
+  std::vector<Parked> parked = std::exchange(parked_, {});
+  for (Parked& waiting : parked) {
+    RouterRun* run = find_run(waiting.run);
+    if (run == nullptr) {
+      continue;  // its client left, or a sibling failed
+    }
+    const Status status = place(*run, waiting.moved_because);
+    if (status.code() == StatusCode::kUnavailable && now < waiting.until) {
+      parked_.push_back(std::move(waiting));
+    } else if (!status.ok()) {
+      fail_exchange(run->exchange, status, 1'000);
+    }
+  }
+}
+
+std::vector<WorkerState*> RouterLoop::decodes_for(const RouterRun& run) {
+  std::vector<WorkerState*> decodes = workers_.ready(wire::Role::kDecode);
+  if (alone_ && alone_->run != run.key().request) {
+    std::erase_if(decodes,
+                  [&](const WorkerState* worker) { return worker->id() == alone_->worker; });
+  }
+  return decodes;
+}
+
+// Its death must reach nobody else: it gets a worker that runs nothing, one of at least two, and
+// nothing else goes there until it has ended. One run at a time.
+Result<WorkerState*> RouterLoop::worker_alone(const RouterRun& run) {
+  const RequestId id = run.key().request;
+  if (alone_ && alone_->run != id) {
+    return unavailable("another request is being tried alone");
+  }
+  WorkerState* worker = alone_ ? workers_.find(alone_->worker) : nullptr;
+  if (worker == nullptr || worker->health != WorkerHealth::kReady) {
+    alone_.reset();
+    const std::vector<WorkerState*> decodes = workers_.ready(wire::Role::kDecode);
+    if (decodes.size() < 2) {
+      if (clock_.now() - last_death_ < worker_wait_) {
+        return unavailable("waiting for a second decode worker");
+      }
+      return worker_crashed("the request was in the running step of " + std::to_string(run.deaths) +
+                            " workers when they died, and there is no second decode worker to try "
+                            "it alone on");
+    }
+    worker = *std::min_element(decodes.begin(), decodes.end(),
+                               [](const WorkerState* a, const WorkerState* b) {
+                                 return a->assigned_choices < b->assigned_choices;
+                               });
+    alone_ = {id, worker->id()};
+    log_warn(
+        "a request is tried alone",
+        {{"request", to_hex(id.value)}, {"deaths", run.deaths}, {"worker", worker->info.name}});
+  }
+  const bool idle = worker->assigned_choices == 0 && worker->assigned_prompt_tokens == 0 &&
+                    worker->load.running == 0 && worker->load.waiting == 0;
+  return idle ? Result<WorkerState*>(worker) : unavailable("waiting for an idle worker");
+}
+
+// `runs` were with a worker that died. Those that may have been in its running step may be why.
+void RouterLoop::suspect(const std::vector<RequestId>& runs) {
+  last_death_ = clock_.now();
+  std::vector<RouterRun*> waiting;
+  for (const RequestId id : runs) {
+    RouterRun* run = find_run(id);
+    if (run->prefilled || run->handed_over) {
+      ++run->deaths;
+    } else {
+      waiting.push_back(run);
+    }
+  }
+  std::sort(waiting.begin(), waiting.end(),
+            [](const RouterRun* a, const RouterRun* b) { return a->placed < b->placed; });
+  int64_t tokens = 0;
+  for (RouterRun* run : waiting) {
+    if (tokens > 0 && tokens + run->assigned_tokens > kStepTokens) {
+      break;
+    }
+    tokens += run->assigned_tokens;
+    ++run->deaths;
+  }
+}
+
+}  // namespace baton::router

@@ -1,0 +1,196 @@
+// Requests whose workers die: they wait for a worker to come back, and one that may be why is tried
+// alone, then refused.
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <array>
+
+#include "common/base/host_identity.h"
+#include "router/router_loop_fixture.h"
+
+namespace baton::router {
+namespace {
+
+// A process that a worker pretends to be, so that it can die.
+class Body {
+ public:
+  Body() {
+    std::string program = "/bin/sleep", time = "600";
+    std::array<char*, 3> arguments = {program.data(), time.data(), nullptr};
+    EXPECT_EQ(posix_spawn(&pid_, program.c_str(), nullptr, nullptr, arguments.data(), environ), 0);
+  }
+  Body(const Body&) = delete;
+  Body& operator=(const Body&) = delete;
+  ~Body() { die(); }
+  pid_t pid() const { return pid_; }
+  void die() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+      pid_ = 0;
+    }
+  }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+struct Mortal {
+  Body body;
+  std::unique_ptr<FakeWorker> worker;
+  FakeWorker* operator->() const { return worker.get(); }
+};
+
+class RouterWaitsTest : public RouterLoopTest {
+ protected:
+  RouterWaitsTest() { config_.router.worker_wait = 10s; }
+
+  std::unique_ptr<Mortal> mortal(wire::Role role, int number) {
+    auto made = std::make_unique<Mortal>();
+    wire::WorkerInfo info = worker_info(role, number);
+    const HostIdentity host = this_process();
+    info.boot_id = host.boot_id;
+    info.pid_namespace = host.pid_namespace;
+    info.pid = static_cast<uint32_t>(made->body.pid());
+    made->worker = std::make_unique<FakeWorker>(context_, address_, info);
+    EXPECT_EQ(made->worker->join(), "");
+    return made;
+  }
+  std::vector<std::unique_ptr<Mortal>> decode_workers(int count) {
+    std::vector<std::unique_ptr<Mortal>> made;
+    for (int i = 0; i < count; ++i) {
+      made.push_back(mortal(wire::Role::kDecode, i));
+    }
+    return made;
+  }
+};
+
+TEST_F(RouterWaitsTest, AMovedStreamWaitsForTheOnlyDecodeWorkerToComeBack) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = mortal(wire::Role::kDecode, 0);
+  const auto answer = post(R"(,"stream":true)");
+  const RunKey key = p0->next<wire::Prefill>()->body.key;
+  (*d0)->tokens(key, 0, {10, 11});
+  ASSERT_TRUE(answer->wait_written(1));
+  d0->body.die();
+  EXPECT_FALSE(p0->next<wire::Prefill>(50ms)) << "there is no decode worker";
+  const auto reborn = worker(wire::Role::kDecode, 7);
+  const auto again = p0->next<wire::Prefill>();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->body.key.attempt, 1);
+  EXPECT_EQ(again->body.choices[0].output, (std::vector<TokenId>{10, 11}));
+  reborn->tokens(again->body.key, 2, {12}, wire::FinishReason::kLength);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->body().find("error"), std::string::npos);
+}
+
+TEST_F(RouterWaitsTest, ANewRequestWaitsToo) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  EXPECT_TRUE(eventually([&] { return loop_->health().ready.load(); }));
+  p0->send(wire::Goodbye{p0->id()});
+  EXPECT_TRUE(eventually([&] { return !loop_->health().ready.load(); }));
+  const auto answer = post();
+  const auto p1 = worker(wire::Role::kPrefill, 1);
+  const auto prefill = p1->next<wire::Prefill>();
+  ASSERT_TRUE(prefill);
+  d0->tokens(prefill->body.key, 0, {10}, wire::FinishReason::kStop);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 200);
+}
+
+TEST_F(RouterWaitsTest, TheWaitHasALimit) {
+  config_.router.worker_wait = 200ms;
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  EXPECT_TRUE(eventually([&] { return loop_->health().ready.load(); }));
+  d0->send(wire::Goodbye{d0->id()});
+  EXPECT_TRUE(eventually([&] { return !loop_->health().ready.load(); }));
+  const auto answer = post();
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 503);
+  EXPECT_FALSE(answer->headers().get("Retry-After").empty());
+}
+
+// Two deaths make a suspect: it gets a worker of its own, and another death ends it.
+TEST_F(RouterWaitsTest, ARequestThatKillsIsTriedAloneAndThenRefused) {
+  config_.router.local_prefill = config::LocalPrefill::kAlways;
+  start();
+  const auto d = decode_workers(4);
+  const auto deadly = post(R"(,"seed":1)");
+  (*d[0])->tokens((*d[0])->next<wire::Run>()->body.key, 0, {10});
+  d[0]->body.die();
+  const auto second = (*d[1])->next<wire::Run>();
+  ASSERT_TRUE(second);
+  (*d[1])->tokens(second->body.key, 1, {11});
+  d[1]->body.die();
+  const auto third = (*d[2])->next<wire::Run>();
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->body.key.attempt, 2);
+  const auto stranger = post(R"(,"seed":2)");
+  const auto elsewhere = (*d[3])->next<wire::Run>();
+  ASSERT_TRUE(elsewhere) << "nothing else goes to the worker of the suspect";
+  (*d[2])->tokens(third->body.key, 2, {12});
+  d[2]->body.die();
+  ASSERT_TRUE(deadly->wait_done());
+  EXPECT_EQ(deadly->status(), 500);
+  EXPECT_EQ(json(deadly->body()).at("error").at("type"), "worker_crashed_error");
+  (*d[3])->tokens(elsewhere->body.key, 0, {10}, wire::FinishReason::kStop);
+  ASSERT_TRUE(stranger->wait_done());
+  EXPECT_EQ(stranger->status(), 200);
+}
+
+// It waits until the worker that is kept for it has nothing else.
+TEST_F(RouterWaitsTest, ASuspectWaitsForAnIdleWorkerAndGivesItBack) {
+  config_.router.local_prefill = config::LocalPrefill::kAlways;
+  start();
+  const auto d = decode_workers(4);
+  const auto suspect = post(R"(,"seed":1)");
+  (*d[0])->tokens((*d[0])->next<wire::Run>()->body.key, 0, {10});
+  d[0]->body.die();
+  const auto second = (*d[1])->next<wire::Run>();
+  ASSERT_TRUE(second);
+  std::vector<std::shared_ptr<FakeResponder>> others;
+  std::vector<RunKey> keys;
+  for (size_t i = 2; i < 4; ++i) {
+    others.push_back(post());
+    keys.push_back((*d[i])->next<wire::Run>()->body.key);
+  }
+  (*d[1])->tokens(second->body.key, 1, {11});
+  d[1]->body.die();
+  EXPECT_FALSE((*d[2])->next<wire::Run>(150ms)) << "it runs a request";
+  (*d[2])->tokens(keys[0], 0, {20}, wire::FinishReason::kStop);
+  const auto alone = (*d[2])->next<wire::Run>();
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->body.key.attempt, 2);
+  (*d[2])->tokens(alone->body.key, 2, {12}, wire::FinishReason::kStop);
+  ASSERT_TRUE(suspect->wait_done());
+  EXPECT_EQ(suspect->status(), 200);
+  const auto later = post();
+  EXPECT_TRUE((*d[2])->next<wire::Run>()) << "given back";
+}
+
+// A worker that was told to stop is nobody's fault.
+TEST_F(RouterWaitsTest, AGoodbyeMakesNoSuspect) {
+  config_.router.local_prefill = config::LocalPrefill::kAlways;
+  start();
+  const auto d = decode_workers(5);
+  const auto answer = post();
+  for (size_t i = 0; i < 4; ++i) {
+    ASSERT_TRUE((*d[i])->next<wire::Run>()) << i;
+    (*d[i])->send(wire::Goodbye{(*d[i])->id()});
+  }
+  const auto last = (*d[4])->next<wire::Run>();
+  ASSERT_TRUE(last);
+  (*d[4])->tokens(last->body.key, 0, {10}, wire::FinishReason::kStop);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 200);
+}
+
+}  // namespace
+}  // namespace baton::router

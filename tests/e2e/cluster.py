@@ -180,10 +180,10 @@ class Cluster:
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.busy_blocks(without)}") from None
 
-    def pss_kib(self):
+    def pss_kib(self, role=None):
         """Pss of each process."""
         out = {}
-        for process in self.processes():
+        for process in self.processes(role):
             with open(f"/proc/{process['pid']}/smaps_rollup") as file:
                 out[process["name"]] = int(re.search(r"^Pss:\s+(\d+)", file.read(), re.M)[1])
         return out

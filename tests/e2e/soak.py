@@ -169,8 +169,7 @@ class Soak:
         self.pss["end"] = self.router_mib()
 
     def router_mib(self):
-        return {name: kib / 1024 for name, kib in self.cluster.pss_kib().items()
-                if name.startswith("router")}
+        return {name: kib / 1024 for name, kib in self.cluster.pss_kib("router").items()}
 
     def settle(self):
         """All workers are back, nothing is held, and the cluster serves as before."""

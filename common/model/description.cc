@@ -261,7 +261,7 @@ class Describer final {
                    ", but the embedding has " + std::to_string(d_.vocab) + " rows");
     }
     const MetadataEntry* tokens = file_.find("tokenizer.ggml.tokens");
-    if (tokens != nullptr && tokens->count != static_cast<uint64_t>(d_.vocab)) {
+    if (tokens != nullptr && tokens->count > static_cast<uint64_t>(d_.vocab)) {
       return wrong("'tokenizer.ggml.tokens' has " + std::to_string(tokens->count) +
                    " tokens, but the embedding has " + std::to_string(d_.vocab) + " rows");
     }

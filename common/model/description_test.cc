@@ -252,8 +252,10 @@ TEST(DescriptionTest, RefusesNumbersThatContradict) {
   file = LlamaFile();
   file.extra = [](GgufBuilder& b) { b.add_f32("llama.rope.freq_base", 0.0F); };
   EXPECT_THAT(file.error(), HasSubstr("must be at least 1"));
-  file.extra = [](GgufBuilder& b) { b.add_strings("tokenizer.ggml.tokens", {"a"}); };
-  EXPECT_THAT(file.error(), HasSubstr("has 1 tokens, but the embedding has 40 rows"));
+  file.extra = [](GgufBuilder& b) {
+    b.add_strings("tokenizer.ggml.tokens", std::vector<std::string>(41, "a"));
+  };
+  EXPECT_THAT(file.error(), HasSubstr("has 41 tokens, but the embedding has 40 rows"));
   file.extra = [](GgufBuilder& b) { b.add_array<uint32_t>("llama.rope.dimension_count", 4, {8}); };
   EXPECT_THAT(file.error(), HasSubstr("is an array of u32"));
 }

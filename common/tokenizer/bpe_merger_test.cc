@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/tokenizer/test_vocabulary.h"
@@ -101,6 +103,73 @@ TEST(BpeMergerTest, RefusesBrokenMergesByNumber) {
   const std::vector<std::string> unknown = {"h h"};
   EXPECT_THAT(BpeMerger::create(vocabulary, unknown).status().message(),
               HasSubstr("merge 0 \"h h\" names or makes a token"));
+}
+
+// The 256 byte tokens, then `tokens`.
+Result<Vocabulary> sentence_piece(const std::vector<std::string>& tokens) {
+  std::vector<std::string> all;
+  for (int byte = 0; byte < 256; ++byte) {
+    constexpr std::string_view kDigits = "0123456789ABCDEF";
+    all.push_back({'<', '0', 'x', kDigits[byte / 16], kDigits[byte % 16], '>'});
+  }
+  std::vector<int32_t> types(256, 6);
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  types.resize(all.size(), 1);
+  return Vocabulary::create(VocabularyKind::kSentencePiece, std::move(all), types);
+}
+
+std::vector<TokenId> merged(const BpeMerger& merger, std::string_view text) {
+  BpeMerger::Scratch scratch;
+  std::vector<TokenId> ids;
+  merger.merge(text, scratch, ids);
+  for (TokenId& id : ids) {
+    id -= 256;  // bytes are negative
+  }
+  return ids;
+}
+
+TEST(BpeMergerTest, ScoresMergeTheHighestFirstThenTheLeftmost) {
+  const auto vocabulary = sentence_piece({"a", "b", "c", "ab", "bc", "aa", "▁", "▁a"});
+  ASSERT_TRUE(vocabulary.ok());
+  std::vector<float> scores(256, 0.0f);
+  scores.insert(scores.end(), {-9, -9, -9, -2, -1, -3, -9, -3});
+  const auto merger = BpeMerger::from_scores(*vocabulary, scores);
+  ASSERT_TRUE(merger.ok()) << merger.status().to_string();
+  EXPECT_EQ(merged(*merger, "abc"), (std::vector<TokenId>{0, 4}));
+  EXPECT_EQ(merged(*merger, "aaa"), (std::vector<TokenId>{5, 0}));
+  // "▁a" and "aa" have one score: the left one wins.
+  EXPECT_EQ(merged(*merger, " aa"), (std::vector<TokenId>{7, 0}));
+  // A character without a token is its bytes; so is a byte that begins no character.
+  EXPECT_EQ(merged(*merger, "aé\xFF"), (std::vector<TokenId>{0, 0xC3 - 256, 0xA9 - 256, -1}));
+  EXPECT_EQ(merged(*merger, ""), std::vector<TokenId>());
+  const std::string text = "a aa aab bcc";
+  for (size_t begin = 0; begin < text.size();) {  // no merge is lost where the text is cut
+    const size_t end = merger->independent_end(text, begin);
+    EXPECT_GT(end, begin);
+    begin = end;
+  }
+  EXPECT_EQ(merger->independent_end("a bc", 0), 1u);
+  EXPECT_EQ(merger->independent_end("abcb", 0), 3u);
+}
+
+TEST(BpeMergerTest, RefusesScoresThatCannotBe) {
+  const auto vocabulary = sentence_piece({"a"});
+  ASSERT_TRUE(vocabulary.ok());
+  EXPECT_EQ(BpeMerger::from_scores(*vocabulary, {}).status().to_string(),
+            "invalid_argument: tokenizer: 257 tokens but 0 scores");
+  std::vector<float> scores(257, std::nanf(""));
+  EXPECT_EQ(BpeMerger::from_scores(*vocabulary, scores).status().to_string(),
+            "invalid_argument: tokenizer: a score is not a number");
+  const auto long_token = sentence_piece({std::string(600, 'a')});
+  scores.assign(257, 0.0f);
+  EXPECT_EQ(BpeMerger::from_scores(*long_token, scores).status().to_string(),
+            "invalid_argument: tokenizer: token 256 has 600 bytes; at most 512 are allowed");
+  const std::vector<int32_t> types = {1};
+  const auto no_bytes = Vocabulary::create(VocabularyKind::kSentencePiece, {"a"}, types);
+  scores.assign(1, 0.0f);
+  EXPECT_EQ(BpeMerger::from_scores(*no_bytes, scores).status().to_string(),
+            "invalid_argument: tokenizer: the vocabulary has no byte token <0x00>; SentencePiece "
+            "needs all 256 of them");
 }
 
 }  // namespace

@@ -178,7 +178,8 @@ TEST(TokenizerOracleTest, TimeGrowsAboutLinearlyOnRuns) {
   for (const char unit : {'a', ' ', '\n', '7', '!', '\''}) {
     const auto encode = [&](const std::string& text) { EXPECT_FALSE(smollm.encode(text).empty()); };
     EXPECT_TRUE(is_about_linear(encode, unit)) << "smollm, character " << int{unit};
-    for (const auto pre : {PreTokenizer::kGpt2, PreTokenizer::kLlamaBpe, PreTokenizer::kQwen2}) {
+    for (const auto pre : {PreTokenizer::kGpt2, PreTokenizer::kLlamaBpe, PreTokenizer::kGpt4o,
+                           PreTokenizer::kDeepSeekV3}) {
       const auto split = [&](const std::string& text) {
         EXPECT_FALSE(piece_lengths(pre, text).empty());
       };

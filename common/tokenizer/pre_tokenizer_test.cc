@@ -33,7 +33,28 @@ TEST(PreTokenizerTest, KnowsItsNames) {
   EXPECT_EQ(pre_tokenizer_by_name("deepseek-v3"), PreTokenizer::kDeepSeekV3);
   EXPECT_EQ(pre_tokenizer_by_name("default"), std::nullopt);
   EXPECT_EQ(pre_tokenizer_by_name(""), std::nullopt);
-  EXPECT_EQ(supported_pre_tokenizers(), "deepseek-v3, gpt-2, gpt-4o, llama-bpe, llama4, qwen2, smollm, tekken");
+  EXPECT_EQ(supported_pre_tokenizers(),
+            "deepseek-v3, gpt-2, gpt-4o, llama-bpe, llama4, qwen2, smollm, tekken");
+}
+
+TEST(PreTokenizerTest, Gpt4oSplitsWhereCaseRises) {
+  EXPECT_THAT(pieces(PreTokenizer::kGpt4o, "camelCase HTMLPage's 12345//\n x"),
+              ElementsAre("camel", "Case", " HTMLPage's", " ", "123", "45", "//\n", " x"));
+  EXPECT_THAT(pieces(PreTokenizer::kTekken, "camelCase it's 123"),
+              ElementsAre("camel", "Case", " it", "'s", " ", "1", "2", "3"));
+}
+
+TEST(PreTokenizerTest, DeepSeekV3CutsOffNumbersAndEastAsianText) {
+  EXPECT_THAT(pieces(PreTokenizer::kDeepSeekV3, "pi=3.14159 你好world 'tis"),
+              ElementsAre("pi", "=", "3", ".", "141", "59", " ", "你好", "world", " '", "tis"));
+  // What nothing matches is a piece up to where something matches again.
+  EXPECT_THAT(pieces(PreTokenizer::kDeepSeekV3,
+                     "\x01\x01\x01"
+                     "a\x01"),
+              ElementsAre("\x01\x01",
+                          "\x01"
+                          "a",
+                          "\x01"));
 }
 
 TEST(PreTokenizerTest, Gpt2SplitsWordsNumbersAndMarks) {

@@ -32,6 +32,14 @@ class FileWriter {
       put_string(value);
     }
   }
+  void add_f32s(const std::string& key, const std::vector<float>& values) {
+    begin(key, MetadataType::kArray);
+    put(static_cast<uint32_t>(MetadataType::kF32));
+    put(uint64_t{values.size()});
+    for (const float value : values) {
+      put(value);
+    }
+  }
   void add_u32(const std::string& key, uint32_t value) {
     begin(key, MetadataType::kU32);
     put(value);
@@ -142,6 +150,66 @@ TEST(VocabularyFromGgufTest, NamesTheKeyThatIsMissingOrWrong) {
   FileWriter bad_types = minimal();
   bad_types.add_u32("tokenizer.ggml.token_type", 1);
   EXPECT_THAT(read(bad_types).status().message(), HasSubstr("tokenizer.ggml.token_type"));
+}
+
+FileWriter sentence_piece() {
+  FileWriter writer;
+  writer.add_string("tokenizer.ggml.model", "llama");
+  writer.add_strings("tokenizer.ggml.tokens", {"a", "b", "ab"});
+  writer.add_f32s("tokenizer.ggml.scores", {-3, -2, -1});
+  return writer;
+}
+
+TEST(VocabularyFromGgufTest, ReadsSentencePiece) {
+  const auto bare = read(sentence_piece());
+  ASSERT_TRUE(bare.ok()) << bare.status().to_string();
+  EXPECT_THAT(bare->scores, ElementsAre(-3, -2, -1));
+  EXPECT_TRUE(bare->merges.empty());
+  EXPECT_EQ(bare->spaces.prefix, SpaceRules::Prefix::kEverySegment);
+  EXPECT_TRUE(bare->spaces.strip_on_decode);
+  EXPECT_FALSE(bare->spaces.remove_extra);
+
+  FileWriter writer = sentence_piece();
+  writer.add_string("tokenizer.ggml.pre", "default");
+  writer.add_bool("tokenizer.ggml.add_space_prefix", false);
+  writer.add_bool("tokenizer.ggml.remove_extra_whitespaces", true);
+  const auto full = read(writer);
+  ASSERT_TRUE(full.ok()) << full.status().to_string();
+  EXPECT_EQ(full->spaces.prefix, SpaceRules::Prefix::kNone);
+  EXPECT_FALSE(full->spaces.strip_on_decode);
+  EXPECT_TRUE(full->spaces.remove_extra);
+}
+
+TEST(VocabularyFromGgufTest, RefusesOtherVocabulariesByKey) {
+  FileWriter bert;
+  bert.add_string("tokenizer.ggml.model", "bert");
+  EXPECT_EQ(read(bert).status().to_string(),
+            "unsupported: test.gguf: tokenizer.ggml.model is \"bert\"; supported: gpt2 "
+            "(byte-level BPE), llama (SentencePiece BPE)");
+  FileWriter mapped = sentence_piece();
+  mapped.add_string("tokenizer.ggml.precompiled_charsmap", "x");
+  EXPECT_THAT(read(mapped).status().message(), HasSubstr("precompiled_charsmap is set"));
+  FileWriter unscored;
+  unscored.add_string("tokenizer.ggml.model", "llama");
+  unscored.add_strings("tokenizer.ggml.tokens", {"a"});
+  EXPECT_THAT(read(unscored).status().message(), HasSubstr("tokenizer.ggml.scores"));
+  FileWriter short_scores;
+  short_scores.add_string("tokenizer.ggml.model", "llama");
+  short_scores.add_strings("tokenizer.ggml.tokens", {"a", "b"});
+  short_scores.add_f32s("tokenizer.ggml.scores", {1});
+  EXPECT_EQ(read(short_scores).status().to_string(),
+            "invalid_argument: test.gguf: tokenizer.ggml.scores has 1 values, but there are 2 "
+            "tokens");
+}
+
+TEST(VocabularyFromGgufTest, ReadsNamedTemplates) {
+  FileWriter writer = minimal();
+  writer.add_strings("tokenizer.chat_templates", {"tool_use"});
+  EXPECT_THAT(read(writer).status().message(), HasSubstr("tokenizer.chat_template.tool_use"));
+  writer.add_string("tokenizer.chat_template.tool_use", "t");
+  const auto spec = read(writer);
+  ASSERT_TRUE(spec.ok()) << spec.status().to_string();
+  EXPECT_THAT(spec->named_chat_templates, ElementsAre(testing::Pair("tool_use", "t")));
 }
 
 }  // namespace

@@ -46,5 +46,23 @@ TEST(VocabularyTest, RefusesWhatContradictsItself) {
   }
 }
 
+TEST(VocabularyTest, SentencePieceWritesSpacesAsMarksAndHasByteTokens) {
+  const std::vector<int32_t> types = {1, 6, 4, 3};
+  auto vocabulary =
+      Vocabulary::create(VocabularyKind::kSentencePiece, {"▁a", "<0x0A>", "▁▁", "<s>"}, types);
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status().to_string();
+  EXPECT_EQ(vocabulary->bytes(0), " a");
+  EXPECT_EQ(vocabulary->find_bytes(" a"), 0);
+  EXPECT_EQ(vocabulary->bytes(1), "\n");
+  EXPECT_EQ(vocabulary->find_bytes("\n"), kNoToken);  // no normal token
+  EXPECT_EQ(vocabulary->bytes(2), "  ");
+  EXPECT_EQ(vocabulary->text(2), "▁▁");
+  const std::vector<int32_t> byte = {6};
+  for (const char* text : {"<0x0>", "<0xGG>", "x", "<0x0G>", "<0x00}"}) {
+    EXPECT_THAT(Vocabulary::create(VocabularyKind::kSentencePiece, {text}, byte).status().message(),
+                HasSubstr("has type 6 byte, but is not written <0xNN>"));
+  }
+}
+
 }  // namespace
 }  // namespace baton::tokenizer

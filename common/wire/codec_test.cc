@@ -26,6 +26,7 @@ RunBody sample_body() {
   body.prompt_logprobs = 3;
   body.sampling.grammar_kind = 5;
   body.sampling.grammar_texts = {"yes", std::string("n\0o", 3)};
+  body.sampling.token_count = 49'000;
   body.cache_salt = std::string("a\0b", 3);
   body.router.value = 77;
   body.deadline_ms = 1000;
@@ -138,6 +139,7 @@ TEST(CodecTest, KeepsTheFieldsOfARequest) {
   EXPECT_EQ(back.body.sampling.allowed_token_ids, want.sampling.allowed_token_ids);
   EXPECT_EQ(back.body.sampling.bad_words, want.sampling.bad_words);
   EXPECT_EQ(back.body.prompt_logprobs, 3);
+  EXPECT_EQ(back.body.sampling.token_count, 49'000u);
   EXPECT_EQ(back.body.cache_salt, want.cache_salt);
 }
 

@@ -57,6 +57,7 @@ void put(const SamplingSpec& from, pb::Sampling* to) {
   for (const std::string& text : from.grammar_texts) {
     to->add_grammar_texts(text);
   }
+  to->set_token_count(from.token_count);
 }
 void get(const pb::Sampling& from, SamplingSpec* to) {
   to->temperature = from.temperature();
@@ -83,6 +84,7 @@ void get(const pb::Sampling& from, SamplingSpec* to) {
   // A kind that this build does not know stays one: the worker refuses it.
   to->grammar_kind = static_cast<uint8_t>(std::min(from.grammar_kind(), 0xFFu));
   to->grammar_texts.assign(from.grammar_texts().begin(), from.grammar_texts().end());
+  to->token_count = from.token_count();
 }
 
 void put(const TokenLogprob& from, pb::TokenLogprob* to) {

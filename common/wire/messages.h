@@ -46,6 +46,9 @@ struct SamplingSpec {
   // Form of the output: kind and texts of a grammar (common/grammar); 0 is none.
   uint8_t grammar_kind = 0;
   std::vector<std::string> grammar_texts;
+  // Ids from here on are no tokens and never sampled: a model's head may have more rows than its
+  // vocabulary has tokens. 0: all rows are tokens.
+  uint32_t token_count = 0;
 };
 
 struct TokenLogprob {

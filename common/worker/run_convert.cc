@@ -99,6 +99,10 @@ sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice,
                                        int max_context, grammar::MakeRecognizer grammar) {
   sampling::SamplingParams params = sampling_params(body.sampling);
   const int room = max_context - static_cast<int>(body.prompt.size());
+  const auto tokens = static_cast<int64_t>(body.sampling.token_count);
+  if (tokens > 0 && tokens < vocab) {
+    vocab = static_cast<int>(tokens);
+  }
   params.max_tokens = params.max_tokens == 0 ? room : std::min(params.max_tokens, room);
   return {std::move(params),        body.prompt, body.choices[choice].output,
           static_cast<int>(choice), vocab,       std::move(grammar)};

@@ -104,6 +104,25 @@ TEST(RunConvertTest, TheEndOfTheContextEndsAChoice) {
   EXPECT_EQ(make_sampler(shorter, 0, 100, 16, nullptr).params().max_tokens, 1);
 }
 
+TEST(RunConvertTest, ASamplerNeverTakesARowWithoutAToken) {
+  wire::RunBody padded = body();
+  padded.sampling.temperature = 0;
+  sampling::Scratch scratch;
+  const auto sampled = [&](uint32_t token_count) {
+    padded.sampling.token_count = token_count;
+    std::vector<float> logits(100, 0.0f);
+    logits[7] = 1;
+    logits[98] = 2;
+    auto out = make_sampler(padded, 0, 100, 50, nullptr).sample(logits, scratch);
+    EXPECT_TRUE(out.ok()) << out.status().to_string();
+    return out.ok() ? out->id : -1;
+  };
+  EXPECT_EQ(sampled(0), 98);
+  EXPECT_EQ(sampled(98), 7);
+  EXPECT_EQ(sampled(99), 98);
+  EXPECT_EQ(sampled(4'000'000'000u), 98);
+}
+
 TEST(RunConvertTest, ASamplerFollowsTheOutputSoFar) {
   wire::RunBody moved = body();
   moved.choices[0].output = {5, 6};

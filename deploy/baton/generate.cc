@@ -130,10 +130,10 @@ void print_json(const Output& output, const Request& request) {
 }
 
 // The loop of a decode worker, for one sequence.
-Status generate(const Request& request, const tokenizer::Tokenizer& tokenizer,
+Status generate(const Request& request, const tokenizer::Tokenizer& tokenizer, int rows,
                 SequenceRunner& runner, Output& output) {
-  sampling::SequenceSampler sampler(request.params, request.prompt, {}, 0,
-                                    static_cast<int>(tokenizer.vocab_size()));
+  const int tokens = std::min(rows, static_cast<int>(tokenizer.vocab_size()));
+  sampling::SequenceSampler sampler(request.params, request.prompt, {}, 0, tokens);
   std::vector<TokenId> next_tokens = request.prompt;
   for (int i = 0; i < request.outputs; ++i) {
     BATON_ASSIGN_OR_RETURN(const SequenceRunner::Next next,
@@ -175,7 +175,7 @@ Status run(const GenerateOptions& options) {
   }
   request.outputs = std::min(request.outputs, context - static_cast<int>(prompt));
   SequenceRunner runner(*engine, options.engine.chunk);
-  BATON_RETURN_IF_ERROR(generate(request, tokenizer, runner, output));
+  BATON_RETURN_IF_ERROR(generate(request, tokenizer, engine->description().vocab, runner, output));
   if (options.json) {
     print_json(output, request);
   } else {

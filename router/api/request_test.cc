@@ -76,6 +76,7 @@ TEST_F(RequestTest, FillsInTheDefaultsOfACompletion) {
   EXPECT_TRUE(request.ignored.empty());
   const std::vector<TokenId> ends(tokenizer_.end_ids().begin(), tokenizer_.end_ids().end());
   EXPECT_EQ(request.sampling.end_ids, ends);
+  EXPECT_EQ(request.sampling.token_count, tokenizer_.vocab_size());
   ASSERT_EQ(request.prompts.size(), 1u);
 }
 

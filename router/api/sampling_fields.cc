@@ -105,6 +105,7 @@ void read_sampling(FieldReader& fields, ApiRequest& request, const tokenizer::To
   read_bad_words(fields, s, vocab);
   s.stop_token_ids = fields.token_ids("stop_token_ids", kMaxStopIds, size);
   s.end_ids.assign(vocab.end_ids().begin(), vocab.end_ids().end());
+  s.token_count = static_cast<uint32_t>(size);
   s.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   s.min_tokens = static_cast<int32_t>(fields.integer("min_tokens", 0, kMaxTokens).value_or(0));
   const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX);

@@ -22,7 +22,7 @@ report=() broken=()
 readonly NOT_SANITIZED=(matmul probe engine_real_model)
 # Those in which threads meet.
 readonly TSAN_TESTS=(base metrics http wire device kv_transfer router)
-readonly FUZZERS=(gguf gguf_parts description model_folder tokenizer chat_template http grammar tool_calls)
+readonly FUZZERS=(gguf gguf_parts description model_folder tokenizer tokenizer_json chat_template http grammar tool_calls)
 readonly FUZZ_SECONDS=10
 
 say() { printf 'test: %s\n' "$*"; }

@@ -2,6 +2,7 @@
 // the second the options; the rest is text, and once more, two bytes each, token ids.
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,10 +91,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       new Tokenizer(baton::tokenizer::make_tokenizer("smollm")),
       new Tokenizer(baton::tokenizer::make_tokenizer("llama-bpe")),
       new Tokenizer(baton::tokenizer::make_tokenizer("qwen2")),
+      new Tokenizer(baton::tokenizer::make_tokenizer("gpt-4o")),
+      new Tokenizer(baton::tokenizer::make_tokenizer("tekken")),
+      new Tokenizer(baton::tokenizer::make_tokenizer("deepseek-v3")),
   };
+  constexpr size_t kCount = std::size(kTokenizers);
   if (size >= 2) {
     const std::string_view input(reinterpret_cast<const char*>(data) + 2, size - 2);
-    baton::tokenizer::check(*kTokenizers[data[0] % 4], data[0] % 4 == 3, data[1], input);
+    baton::tokenizer::check(*kTokenizers[data[0] % kCount], data[0] % kCount == 3, data[1], input);
   }
   return 0;
 }

@@ -3,6 +3,8 @@
 namespace baton::tokenizer {
 namespace {
 
+using After = EncodeOptions::After;
+
 // No spaces at both ends, one where several follow each other.
 std::string without_extra_spaces(std::string_view text) {
   std::string out;
@@ -17,8 +19,8 @@ std::string without_extra_spaces(std::string_view text) {
   return out;
 }
 
-bool has_prefix(const SpaceRules& rules, std::string_view text, bool is_first) {
-  if (text.empty()) {
+bool has_prefix(const SpaceRules& rules, std::string_view text, After after) {
+  if (text.empty() || after == After::kText) {
     return false;
   }
   switch (rules.prefix) {
@@ -29,7 +31,7 @@ bool has_prefix(const SpaceRules& rules, std::string_view text, bool is_first) {
     case SpaceRules::Prefix::kUnlessSpace:
       return text[0] != ' ';
     case SpaceRules::Prefix::kFirstUnlessSpace:
-      return is_first && text[0] != ' ';
+      return after == After::kNothing && text[0] != ' ';
   }
   return false;
 }
@@ -47,12 +49,12 @@ std::string spaces_from_marks(std::string_view text) {
   return out.append(text);
 }
 
-std::string with_space_rules(std::string_view text, const SpaceRules& rules, bool is_first) {
+std::string with_space_rules(std::string_view text, const SpaceRules& rules, After after) {
   std::string out = spaces_from_marks(text);
   if (rules.remove_extra) {
     out = without_extra_spaces(out);
   }
-  if (has_prefix(rules, out, is_first)) {
+  if (has_prefix(rules, out, after)) {
     out.insert(out.begin(), ' ');
   }
   return out;

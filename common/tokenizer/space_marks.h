@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/tokenizer/encode_options.h"
 #include "common/tokenizer/vocabulary.h"
 
 namespace baton::tokenizer {
@@ -16,8 +17,9 @@ inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 std::string spaces_from_marks(std::string_view text);
 
 // What of a stretch of text between special tokens is merged: `rules` applied, and marks that the
-// text itself has taken for spaces, as in the reference implementation. `is_first`: nothing was
+// text itself has taken for spaces, as in the reference implementation. `after` says what was
 // before it. O(n).
-std::string with_space_rules(std::string_view text, const SpaceRules& rules, bool is_first);
+std::string with_space_rules(std::string_view text, const SpaceRules& rules,
+                             EncodeOptions::After after);
 
 }  // namespace baton::tokenizer

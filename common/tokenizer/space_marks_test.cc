@@ -5,12 +5,13 @@
 namespace baton::tokenizer {
 namespace {
 
+using After = EncodeOptions::After;
 using Prefix = SpaceRules::Prefix;
 
-std::string changed(std::string_view text, Prefix prefix, bool is_first = true) {
+std::string changed(std::string_view text, Prefix prefix, After after = After::kNothing) {
   SpaceRules rules;
   rules.prefix = prefix;
-  return with_space_rules(text, rules, is_first);
+  return with_space_rules(text, rules, after);
 }
 
 TEST(SpaceMarksTest, MarksAreSpaces) {
@@ -21,20 +22,21 @@ TEST(SpaceMarksTest, MarksAreSpaces) {
 
 TEST(SpaceMarksTest, ThePrefixFollowsItsRule) {
   EXPECT_EQ(changed("a", Prefix::kNone), "a");
-  EXPECT_EQ(changed("a", Prefix::kEverySegment, false), " a");
+  EXPECT_EQ(changed("a", Prefix::kEverySegment, After::kSpecialToken), " a");
   EXPECT_EQ(changed(" a", Prefix::kEverySegment), "  a");
   EXPECT_EQ(changed("", Prefix::kEverySegment), "");
-  EXPECT_EQ(changed("a", Prefix::kUnlessSpace, false), " a");
+  EXPECT_EQ(changed("a", Prefix::kUnlessSpace, After::kSpecialToken), " a");
   EXPECT_EQ(changed("▁a", Prefix::kUnlessSpace), " a");
+  EXPECT_EQ(changed("a", Prefix::kEverySegment, After::kText), "a");
   EXPECT_EQ(changed("a", Prefix::kFirstUnlessSpace), " a");
-  EXPECT_EQ(changed("a", Prefix::kFirstUnlessSpace, false), "a");
+  EXPECT_EQ(changed("a", Prefix::kFirstUnlessSpace, After::kSpecialToken), "a");
 }
 
 TEST(SpaceMarksTest, ExtraSpacesGoWhereTheRulesSaySo) {
   SpaceRules rules;
   rules.remove_extra = true;
-  EXPECT_EQ(with_space_rules("  a   b\n  c ", rules, true), " a b\n c");
-  EXPECT_EQ(with_space_rules("   ", rules, true), "");
+  EXPECT_EQ(with_space_rules("  a   b\n  c ", rules, After::kNothing), " a b\n c");
+  EXPECT_EQ(with_space_rules("   ", rules, After::kNothing), "");
 }
 
 }  // namespace

@@ -125,13 +125,22 @@ TEST(TinyVocabularyBytesTest, BosGoesBeforeATextWhereTheFileSaysSo) {
   EXPECT_FALSE(loaded(tiny_path("gemma")).adds_bos());
 }
 
-TEST(TinyVocabularyBytesTest, TextThatContinuesHasNoPrefix) {
-  const Tokenizer mistral = loaded(tiny_path("mistral"));
-  std::string bytes;
-  for (const TokenId id : mistral.encode("the", {.continues = true})) {
-    bytes += mistral.token_bytes(id);
-  }
-  EXPECT_EQ(bytes, "the");
+TEST(TinyVocabularyBytesTest, WhatIsBeforeATextDecidesAboutItsPrefix) {
+  using After = EncodeOptions::After;
+  const auto bytes = [](const char* name, After after) {
+    const Tokenizer tokenizer = loaded(tiny_path(name));
+    std::string all;
+    for (const TokenId id : tokenizer.encode("the", {.after = after})) {
+      all += tokenizer.token_bytes(id);
+    }
+    return all;
+  };
+  EXPECT_EQ(bytes("llama2", After::kNothing), " the");
+  EXPECT_EQ(bytes("llama2", After::kSpecialToken), " the");
+  EXPECT_EQ(bytes("llama2", After::kText), "the");
+  EXPECT_EQ(bytes("mistral", After::kNothing), " the");
+  EXPECT_EQ(bytes("mistral", After::kSpecialToken), "the");
+  EXPECT_EQ(bytes("mistral", After::kText), "the");
 }
 
 }  // namespace

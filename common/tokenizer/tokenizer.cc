@@ -12,6 +12,8 @@
 namespace baton::tokenizer {
 namespace {
 
+using After = EncodeOptions::After;
+
 // Texts of tokens that end a turn or a document, in any of the families. Model files often name
 // only one of two ("<|im_end|>" but not "<|endoftext|>"); the list follows llama.cpp's.
 constexpr std::array<std::string_view, 12> kEndTexts = {
@@ -155,7 +157,8 @@ void Tokenizer::find_special_tokens() {
     }
     const bool is_normalized = rule_of(id).normalized;
     const std::string& text = vocabulary_.text(id);
-    all[is_normalized].emplace_back(is_normalized ? normalized(text, false) : text, id);
+    all[is_normalized].emplace_back(is_normalized ? normalized(text, After::kSpecialToken) : text,
+                                    id);
     if (is_user_defined) {
       always[is_normalized].push_back(all[is_normalized].back());
     }
@@ -229,7 +232,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
       specials.raw, text,
       [&](size_t begin, size_t end) {
         encode_segment(text.substr(begin, end - begin), specials.normalized,
-                       begin == 0 && !options.continues, scratch, ids);
+                       begin == 0 ? options.after : After::kSpecialToken, scratch, ids);
       },
       [&](TokenId id) { ids.push_back(id); });
   if (options.add_bos && add_bos_ && (ids.empty() || ids.front() != *bos_id_)) {
@@ -244,7 +247,7 @@ bool Tokenizer::has_late_prefix() const {
          spaces_.prefix == SpaceRules::Prefix::kFirstUnlessSpace;
 }
 
-std::string Tokenizer::normalized(std::string_view text, bool is_first) const {
+std::string Tokenizer::normalized(std::string_view text, After after) const {
   if (kind() == VocabularyKind::kByteLevel) {
     return is_nfc_ ? to_nfc(text).value_or(std::string(text)) : std::string(text);
   }
@@ -252,21 +255,22 @@ std::string Tokenizer::normalized(std::string_view text, bool is_first) const {
   if (has_late_prefix()) {
     rules.prefix = SpaceRules::Prefix::kNone;
   }
-  return with_space_rules(text, rules, is_first);
+  return with_space_rules(text, rules, after);
 }
 
 void Tokenizer::encode_segment(std::string_view text, const SpecialTokenMatcher& specials,
-                               bool is_first, BpeMerger::Scratch& scratch,
+                               After after, BpeMerger::Scratch& scratch,
                                std::vector<TokenId>& out) const {
   std::string changed;
   if (kind() == VocabularyKind::kSentencePiece || is_nfc_) {
-    changed = normalized(text, is_first);
+    changed = normalized(text, after);
     text = changed;
   }
   cut_at_specials(
       specials, text,
       [&](size_t begin, size_t end) {
-        encode_normalized(text.substr(begin, end - begin), is_first && begin == 0, scratch, out);
+        encode_normalized(text.substr(begin, end - begin),
+                          begin == 0 ? after : After::kSpecialToken, scratch, out);
       },
       [&](TokenId id) { out.push_back(id); });
 }
@@ -279,11 +283,11 @@ size_t Tokenizer::piece_end(std::string_view text, size_t begin) const {
   return spaces_.split_words ? std::min(end, text.find(' ', begin + 1)) : end;
 }
 
-void Tokenizer::encode_normalized(std::string_view text, bool is_first, BpeMerger::Scratch& scratch,
+void Tokenizer::encode_normalized(std::string_view text, After after, BpeMerger::Scratch& scratch,
                                   std::vector<TokenId>& out) const {
   std::string prefixed;
   if (kind() == VocabularyKind::kSentencePiece && has_late_prefix()) {
-    prefixed = with_space_rules(text, spaces_, is_first);
+    prefixed = with_space_rules(text, spaces_, after);
     text = prefixed;
   }
   for (size_t begin = 0; begin < text.size();) {

@@ -23,23 +23,12 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/tokenizer/bpe_merger.h"
+#include "common/tokenizer/encode_options.h"
 #include "common/tokenizer/pre_tokenizer.h"
 #include "common/tokenizer/special_tokens.h"
 #include "common/tokenizer/vocabulary.h"
 
 namespace baton::tokenizer {
-
-struct EncodeOptions {
-  // Put BOS first when the vocabulary asks for it (adds_bos()) and the ids do not begin with it
-  // already. False for text that a chat template made: the template prints its own BOS.
-  bool add_bos = false;
-  // Read the text of control tokens ("<|im_end|>") as the token. False for text that a user wrote
-  // inside a chat message: it then stays text. User-defined tokens ("<think>") are read always.
-  bool parse_special = false;
-  // The text goes on from other text: vocabularies that put a space before a text's beginning do
-  // not do it here.
-  bool continues = false;
-};
 
 struct DecodeOptions {
   bool skip_special = true;  // leave out tokens for which is_special() holds
@@ -119,11 +108,12 @@ class Tokenizer final {
   void mark_whole_words(bool ignore_merges);
   bool has_late_prefix() const;
   MatchRule rule_of(TokenId id) const;
-  std::string normalized(std::string_view text, bool is_first) const;
-  void encode_segment(std::string_view text, const SpecialTokenMatcher& specials, bool is_first,
-                      BpeMerger::Scratch& scratch, std::vector<TokenId>& out) const;
-  void encode_normalized(std::string_view text, bool is_first, BpeMerger::Scratch& scratch,
-                         std::vector<TokenId>& out) const;
+  std::string normalized(std::string_view text, EncodeOptions::After after) const;
+  void encode_segment(std::string_view text, const SpecialTokenMatcher& specials,
+                      EncodeOptions::After after, BpeMerger::Scratch& scratch,
+                      std::vector<TokenId>& out) const;
+  void encode_normalized(std::string_view text, EncodeOptions::After after,
+                         BpeMerger::Scratch& scratch, std::vector<TokenId>& out) const;
   size_t piece_end(std::string_view text, size_t begin) const;
   // Calls on_text(begin, end) and on_token(id) from left to right.
   template <typename OnText, typename OnToken>

@@ -189,8 +189,10 @@ std::vector<TokenId> ChatPrompt::encode(std::string_view rendered,
   std::vector<TokenId> out;
   std::string plain;
   const auto flush = [&] {
-    const std::vector<TokenId> ids =
-        tokenizer_->encode(plain, {.parse_special = false, .continues = !out.empty()});
+    const std::vector<TokenId> ids = tokenizer_->encode(
+        plain, {.parse_special = false,
+                .after = out.empty() ? tokenizer::EncodeOptions::After::kNothing
+                                     : tokenizer::EncodeOptions::After::kSpecialToken});
     out.insert(out.end(), ids.begin(), ids.end());
     plain.clear();
   };

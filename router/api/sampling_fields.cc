@@ -60,8 +60,10 @@ void read_bad_words(FieldReader& fields, wire::SamplingSpec& sampling,
       return;
     }
     const std::string plain = word.substr(begin);
-    const std::vector<TokenId> ids = vocab.encode(plain);
-    const std::vector<TokenId> spaced = vocab.encode(" " + plain);
+    // As they come inside a text.
+    constexpr auto kInside = tokenizer::EncodeOptions::After::kText;
+    const std::vector<TokenId> ids = vocab.encode(plain, {.after = kInside});
+    const std::vector<TokenId> spaced = vocab.encode(" " + plain, {.after = kInside});
     if (std::max(ids.size(), spaced.size()) > kMaxBadWordTokens) {
       fields.fail("bad_words", "a string of 'bad_words' must have at most " +
                                    std::to_string(kMaxBadWordTokens) + " tokens");

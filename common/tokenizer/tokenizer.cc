@@ -209,13 +209,16 @@ void Tokenizer::cut_at_specials(const SpecialTokenMatcher& specials, std::string
   size_t search = 0;  // tokens do not overlap, but white space may belong to two of them
   while (const auto match = specials.find(text, search)) {
     const MatchRule rule = rule_of(match->id);
-    const size_t token_begin =
-        rule.left_strip ? std::max(begin, space_begin(text, match->begin)) : match->begin;
+    // Each white space is looked at once or twice, also where it is a token itself.
+    const size_t token_begin = rule.left_strip && match->begin > begin
+                                   ? begin + space_begin(text.substr(begin), match->begin - begin)
+                                   : match->begin;
     if (token_begin > begin) {
       on_text(begin, token_begin);
     }
     on_token(match->id);
-    begin = std::max(begin, rule.right_strip ? space_end(text, match->end) : match->end);
+    begin = std::max(begin, match->end);
+    begin = rule.right_strip ? space_end(text, begin) : begin;
     search = match->end;
   }
   if (begin < text.size()) {
@@ -279,8 +282,8 @@ size_t Tokenizer::piece_end(std::string_view text, size_t begin) const {
   if (kind() == VocabularyKind::kByteLevel) {
     return next_piece_end(pre_tokenizer_, text, begin);
   }
-  const size_t end = merger_.independent_end(text, begin);
-  return spaces_.split_words ? std::min(end, text.find(' ', begin + 1)) : end;
+  const size_t limit = spaces_.split_words ? text.find(' ', begin + 1) : std::string_view::npos;
+  return merger_.independent_end(text.substr(0, limit), begin);
 }
 
 void Tokenizer::encode_normalized(std::string_view text, After after, BpeMerger::Scratch& scratch,

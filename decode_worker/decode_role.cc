@@ -75,12 +75,16 @@ Status DecodeRole::check(const wire::RunBody& body) const {
                             std::to_string(env_.entry.max_batch_sequences) + ")");
   }
   const int tokens = base_size(body);
-  const int tail = tail_blocks(body, tokens, env_.blocks.block_tokens());
-  if (env_.blocks.blocks_for(tokens) + tail > env_.blocks.total()) {
-    return invalid_argument(
-        "request of " + std::to_string(tokens) +
-        " tokens does not fit the KV pool of decode worker " + env_.entry.name + " (" +
-        std::to_string(env_.blocks.total() * env_.blocks.block_tokens()) + " tokens)");
+  for (int g = 0; g < env_.blocks.groups(); ++g) {
+    // Of a window group in the shortest steps.
+    const int total = env_.blocks.pool(g).total();
+    if (env_.blocks.most_blocks(g, tokens, 1) + tail_blocks(body, tokens, env_.blocks, g, 1) >
+        total) {
+      return invalid_argument("request of " + std::to_string(tokens) +
+                              " tokens does not fit the KV pool of decode worker " +
+                              env_.entry.name + " (" +
+                              std::to_string(total * env_.blocks.block_tokens()) + " tokens)");
+    }
   }
   return Status();
 }

@@ -62,11 +62,12 @@ class DecodeRole final : public worker::Role {
   // Admission and hand-over.
   void admit();
   bool try_admit(DecodeRun& run);
-  bool fits(const DecodeRun& run, int found, int kv_tokens) const;
+  bool fits(const DecodeRun& run, const kv_cache::PerGroup<int>& found, int kv_tokens) const;
+  int max_step() const { return static_cast<int>(env_.entry.max_chunk_tokens); }
   void take_slots(DecodeRun& run, int kv_tokens);
   void release_slots(DecodeRun& run, int count);
-  void grant(DecodeRun& run, kv_cache::BlockPool::Hit hit);
-  void prefill_here(DecodeRun& run, kv_cache::BlockPool::Hit hit);
+  void grant(DecodeRun& run, kv_cache::BlockPools::Parts parts);
+  void prefill_here(DecodeRun& run, kv_cache::BlockPools::Hit hit);
   void on_event(kv_transfer::Event event);
   void on_reserve(kv_transfer::ReserveArrived reserve);
   void on_committed(kv_transfer::TransferCommitted committed);
@@ -79,9 +80,11 @@ class DecodeRole final : public worker::Role {
   void fork_ready(engine::BatchPlan& plan);
   void fork(DecodeRun& run, engine::BatchPlan& plan);
   void preempt(Lane& lane);
+  bool can_resume(const worker::Sequence& sequence, const kv_cache::BlockPools::Hit& hit) const;
   void resume_preempted();
   bool feed(Lane& lane, int count, engine::BatchPlan& plan);
   bool make_room(const Lane& lane);
+  int chunk_for(const Lane& lane, int budget) const;
   void feed_decoding(engine::BatchPlan& plan);
   void feed_prompts(engine::BatchPlan& plan);
   void lane_done(Lane& lane, engine::SequenceOutput& output);

@@ -57,9 +57,9 @@ struct DecodeRun {
   uint64_t reservation = 0;  // of the transfer agent; 0 for a local run
   int kv_tokens = 0;
   int push_unit_tokens = 0;
-  kv_cache::BlockLease hits;      // own prefix hits, before `incoming`
-  kv_cache::BlockLease incoming;  // written by the transfer while granted
-  bool ticket_open = false;       // the transfer may still write
+  kv_cache::Leases hits;      // own prefix hits, before `incoming`
+  kv_cache::Leases incoming;  // written by the transfer while granted
+  bool ticket_open = false;   // the transfer may still write
 
   std::vector<sampling::SequenceSampler> samplers;  // one per choice
   // What each choice has produced, the output before this run included; the state after it.
@@ -73,6 +73,14 @@ struct DecodeRun {
   int growing = 0;
   wire::RunTimings timings;
   bool timings_sent = false;
+
+  void release_tables() {
+    for (kv_cache::Leases* leases : {&incoming, &hits}) {
+      for (kv_cache::BlockLease& lease : *leases) {
+        lease.release();
+      }
+    }
+  }
 
   // Whether the choice takes its next token from the base's last row.
   bool sampled_with_prompt(size_t choice) const {
@@ -96,14 +104,18 @@ inline int base_size(const wire::RunBody& body) {
   return static_cast<int>(body.prompt.size() + output);
 }
 
-// Blocks beyond those of the base's `kv_tokens` that the first step of all choices needs: each goes
-// on in a copy of the partial last block, or in a new one; one of them takes the base's own.
-inline int tail_blocks(const wire::RunBody& body, int kv_tokens, int block_tokens) {
+// Blocks of a cache group beyond those of the base's `kv_tokens` that the first step of all choices
+// needs: each goes on in a copy of the partial last block, or in a new one; one of them takes the
+// base's own. Steps are of up to `step` tokens.
+inline int tail_blocks(const wire::RunBody& body, int kv_tokens, const kv_cache::BlockPools& pools,
+                       int group, int step) {
+  const int block_tokens = pools.block_tokens();
   int tail = kv_tokens % block_tokens == 0 ? 0 : -1;
   for (const wire::ChoiceState& choice : body.choices) {
     if (choice.finished == wire::FinishReason::kNone) {
       const auto size = static_cast<int>(body.prompt.size() + choice.output.size());
-      tail += size / block_tokens + 1 - kv_tokens / block_tokens;
+      tail += std::min(size / block_tokens + 1 - kv_tokens / block_tokens,
+                       pools.most_blocks(group, size + 1, step));
     }
   }
   return std::max(tail, 0);

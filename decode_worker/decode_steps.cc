@@ -91,6 +91,25 @@ void DecodeRole::preempt(Lane& lane) {
   preemptions_.add();
 }
 
+bool DecodeRole::can_resume(const worker::Sequence& sequence,
+                            const kv_cache::BlockPools::Hit& hit) const {
+  // Alone it may take the last block; beside others they keep one each, or it would only push them
+  // out in turn.
+  const int others = static_cast<int>(lanes_.size()) - preempted_;
+  for (int g = 0; g < env_.blocks.groups(); ++g) {
+    const kv_cache::BlockPool& pool = env_.blocks.pool(g);
+    const kv_cache::BlockLease& held = hit.blocks[static_cast<size_t>(g)];
+    const int size = sequence.size() + 1;
+    const int grown = env_.blocks.blocks_for(size) - static_cast<int>(held.size());
+    const int missing = std::min({grown, env_.blocks.most_blocks(g, size, max_step()),
+                                  pool.total() - static_cast<int>(held.held())});
+    if (pool.available() < missing + others) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void DecodeRole::resume_preempted() {
   for (auto& [id, lane] : lanes_) {
     if (preempted_ == 0) {
@@ -103,16 +122,9 @@ void DecodeRole::resume_preempted() {
     const bool scores = lane->choice == Lane::kBase && worker::wants_prompt_scores(lane->run.body);
     const int usable =
         scores ? std::min(lane->run.scored, sequence.size() - 1) : sequence.size() - 1;
-    kv_cache::BlockPool::Hit hit;
-    if (usable > 0) {
-      hit = env_.blocks.match(sequence.tokens(), usable, lane->run.body.cache_salt);
-    }
-    const int missing = std::min(env_.blocks.blocks_for(sequence.size() + 1), env_.blocks.total()) -
-                        static_cast<int>(hit.blocks.size());
-    // Alone it may take the last block; beside others they keep one each, or it would only push
-    // them out in turn.
-    const int others = static_cast<int>(lanes_.size()) - preempted_;
-    if (env_.blocks.available() < missing + others) {
+    kv_cache::BlockPools::Hit hit =
+        env_.blocks.match(sequence.tokens(), usable, lane->run.body.cache_salt);
+    if (!can_resume(sequence, hit)) {
       return;  // the oldest first: a younger one does not overtake it
     }
     sequence.adopt(std::move(hit.blocks), hit.tokens);
@@ -164,6 +176,20 @@ void DecodeRole::feed_decoding(engine::BatchPlan& plan) {
   }
 }
 
+// Of a window group a chunk takes what is there, rather than to push another lane out.
+int DecodeRole::chunk_for(const Lane& lane, int budget) const {
+  const worker::Sequence& sequence = lane.sequence;
+  int count = std::min(budget, sequence.pending());
+  for (int g = 0; g < env_.blocks.groups(); ++g) {
+    if (env_.blocks.group(g).kind == kv_cache::CacheKind::kWindow) {
+      const int blocks =
+          static_cast<int>(sequence.lease(g).held()) + env_.blocks.pool(g).available();
+      count = std::max(1, sequence.at_most(count, blocks, env_.blocks));
+    }
+  }
+  return count;
+}
+
 void DecodeRole::feed_prompts(engine::BatchPlan& plan) {
   int budget = sizer_.budget();
   for (auto& [id, lane] : lanes_) {
@@ -173,7 +199,7 @@ void DecodeRole::feed_prompts(engine::BatchPlan& plan) {
     if (lane->preempted || lane->closed || lane->fed_in_step > 0) {
       continue;
     }
-    const int count = std::min(budget, lane->sequence.pending());
+    const int count = chunk_for(*lane, budget);
     if (feed(*lane, count, plan)) {
       budget -= count;
     }
@@ -190,12 +216,13 @@ std::unique_ptr<engine::BatchPlan> DecodeRole::plan_step() {
   if (plan->sequences.empty() && preempted_ > 0 && preempted_ == static_cast<int>(lanes_.size())) {
     // Alone in the pool and still too large: it can never go on.
     Lane& oldest = *lanes_.begin()->second;
-    const int blocks = env_.blocks.blocks_for(oldest.sequence.size());
-    if (blocks > env_.blocks.total()) {
+    // Of windows it never needs more than it did at its start.
+    const kv_cache::BlockPool& pool = env_.blocks.pool(0);
+    if (env_.blocks.group(0).kind == kv_cache::CacheKind::kFull &&
+        pool.blocks_for(oldest.sequence.size()) > pool.total()) {
       fail(oldest.run,
            resource_exhausted("the sequence has outgrown the KV pool of decode worker " +
-                              env_.entry.name + " (" + std::to_string(env_.blocks.total()) +
-                              " blocks)"));
+                              env_.entry.name + " (" + std::to_string(pool.total()) + " blocks)"));
     }
   }
   // When nothing could be fed all lanes are preempted, and nobody needs the copies.

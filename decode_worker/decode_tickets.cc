@@ -81,11 +81,25 @@ void DecodeRole::admit() {
 }
 
 // Room for the base and for the first step of its choices, beside the watermark.
-bool DecodeRole::fits(const DecodeRun& run, int found, int kv_tokens) const {
-  const int block_tokens = env_.blocks.block_tokens();
-  const int missing = env_.blocks.blocks_for(kv_tokens) - found / block_tokens;
-  return env_.blocks.available() >=
-         missing + tail_blocks(run.body, kv_tokens, block_tokens) + growing_;
+bool DecodeRole::fits(const DecodeRun& run, const kv_cache::PerGroup<int>& found,
+                      int kv_tokens) const {
+  for (int g = 0; g < env_.blocks.groups(); ++g) {
+    const kv_cache::BlockPool& pool = env_.blocks.pool(g);
+    int tail = tail_blocks(run.body, kv_tokens, env_.blocks, g, max_step());
+    int missing = env_.blocks.blocks_for(kv_tokens) -
+                  found[static_cast<size_t>(g)] / env_.blocks.block_tokens();
+    if (env_.blocks.group(g).kind == kv_cache::CacheKind::kWindow) {
+      // A prompt that is computed here takes its blocks as it goes on; where the pool is small its
+      // chunks get shorter.
+      missing = std::min(missing, env_.blocks.most_blocks(g, kv_tokens, max_step()));
+      tail = std::min(tail, pool.total());
+      missing = std::min(missing, pool.total() - tail);
+    }
+    if (pool.available() < missing + tail + growing_) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void DecodeRole::take_slots(DecodeRun& run, int kv_tokens) {
@@ -114,40 +128,43 @@ bool DecodeRole::try_admit(DecodeRun& run) {
   if (slots_ + static_cast<int>(run.choices.size()) > env_.entry.max_batch_sequences) {
     return false;
   }
-  const bool local = run.state == RunState::kWaiting;
   const std::vector<TokenId> tokens = run.base_tokens();
-  const int kv_tokens = local ? static_cast<int>(tokens.size()) : run.kv_tokens;
-  // Here the last token is computed, because its row is sampled, and all of them when their rows
-  // are scored; a hand-over may have all.
-  const int computed_here = worker::wants_prompt_scores(run.body) ? kv_tokens : 1;
-  const int wanted = local ? kv_tokens - computed_here : kv_tokens;
-  // A look first: it may take many turns until there is room, and match() counts as a query.
-  const int found = std::min(env_.blocks.peek(tokens, run.body.cache_salt), wanted);
-  if (!fits(run, found, kv_tokens)) {
+  const std::string& salt = run.body.cache_salt;
+  // A look first: it may take many turns until there is room, and match() counts as a query. Then
+  // again: cached blocks count as available until they are held.
+  if (run.state == RunState::kWaiting) {
+    // The last token is computed, because its row is sampled, and all of them when their rows are
+    // scored.
+    const auto size = static_cast<int>(tokens.size());
+    const int usable = worker::wants_prompt_scores(run.body) ? 0 : size - 1;
+    const int found = env_.blocks.peek(tokens, usable, salt);
+    if (!fits(run, {found, found}, size)) {
+      return false;
+    }
+    kv_cache::BlockPools::Hit hit = env_.blocks.match(tokens, usable, salt);
+    if (!fits(run, {hit.tokens, hit.tokens}, size)) {
+      return false;
+    }
+    run.started = env_.clock.now();
+    take_slots(run, size);
+    prefill_here(run, std::move(hit));
+    return true;
+  }
+  const int unit = run.push_unit_tokens;
+  if (!fits(run, env_.blocks.peek_parts(tokens, run.kv_tokens, unit, salt), run.kv_tokens)) {
     return false;
   }
-  kv_cache::BlockPool::Hit hit;
-  if (wanted > 0) {
-    hit = env_.blocks.match(tokens, wanted, run.body.cache_salt);
-  }
-  if (!local) {
-    hit.tokens = hit.tokens / run.push_unit_tokens * run.push_unit_tokens;
-    hit.blocks.truncate(static_cast<size_t>(hit.tokens / env_.blocks.block_tokens()));
-  }
-  if (!fits(run, hit.tokens, kv_tokens)) {
-    return false;  // cached blocks count as available until they are held
+  kv_cache::BlockPools::Parts parts = env_.blocks.match_parts(tokens, run.kv_tokens, unit, salt);
+  if (!fits(run, parts.tokens, run.kv_tokens)) {
+    return false;
   }
   run.started = env_.clock.now();
-  take_slots(run, kv_tokens);
-  if (local) {
-    prefill_here(run, std::move(hit));
-  } else {
-    grant(run, std::move(hit));
-  }
+  take_slots(run, run.kv_tokens);
+  grant(run, std::move(parts));
   return true;
 }
 
-void DecodeRole::prefill_here(DecodeRun& run, kv_cache::BlockPool::Hit hit) {
+void DecodeRole::prefill_here(DecodeRun& run, kv_cache::BlockPools::Hit hit) {
   worker::Sequence sequence(new_sequence(), run.base_tokens());
   const int size = sequence.size();
   run.timings.prefill_worker = env_.entry.name;
@@ -160,18 +177,26 @@ void DecodeRole::prefill_here(DecodeRun& run, kv_cache::BlockPool::Hit hit) {
   add_lane(std::move(sequence), run, Lane::kBase);
 }
 
-void DecodeRole::grant(DecodeRun& run, kv_cache::BlockPool::Hit hit) {
-  const int missing = env_.blocks.blocks_for(run.kv_tokens) - static_cast<int>(hit.blocks.size());
-  Result<kv_cache::BlockLease> incoming = env_.blocks.allocate(missing);
-  BATON_CHECK(incoming.ok(), "blocks counted wrongly");
-  run.hits = std::move(hit.blocks);
-  run.incoming = std::move(incoming).value();
-  env_.blocks.mark_reserved(run.incoming);
-  std::vector<BlockId> ids(run.hits.ids().begin(), run.hits.ids().end());
-  ids.insert(ids.end(), run.incoming.ids().begin(), run.incoming.ids().end());
+void DecodeRole::grant(DecodeRun& run, kv_cache::BlockPools::Parts parts) {
+  kv_cache::PerGroup<std::vector<BlockId>> tables;
+  run.hits = std::move(parts.blocks);
+  for (int g = 0; g < env_.blocks.groups(); ++g) {
+    const auto at = static_cast<size_t>(g);
+    const int missing =
+        env_.blocks.blocks_for(run.kv_tokens) - static_cast<int>(run.hits[at].size());
+    Result<kv_cache::BlockLease> incoming = env_.blocks.pool(g).allocate(missing);
+    BATON_CHECK(incoming.ok(), "blocks counted wrongly");
+    run.incoming[at] = std::move(incoming).value();
+    env_.blocks.pool(g).mark_reserved(run.incoming[at]);
+    for (const kv_cache::Leases* leases : {&run.hits, &run.incoming}) {
+      const std::span<const BlockId> ids = (*leases)[at].ids();
+      tables[at].insert(tables[at].end(), ids.begin(), ids.end());
+    }
+  }
   run.state = RunState::kGranted;
   run.ticket_open = true;
-  agent_->grant(run.reservation, std::move(ids), hit.tokens);
+  agent_->grant(run.reservation, std::move(tables[0]), parts.tokens[0],
+                {std::move(tables[1]), parts.tokens[1]});
 }
 
 // ---------------------------------------------------------------- tickets
@@ -184,10 +209,11 @@ void DecodeRole::on_ticket_over(uint64_t reservation, bool released, const Statu
   }
   if (released) {
     run->ticket_open = false;
-    run->incoming.release();
-    run->hits.release();
+    run->release_tables();
   } else if (run->ticket_open) {
-    env_.blocks.mark_quarantined(run->incoming);
+    for (int g = 0; g < env_.blocks.groups(); ++g) {
+      env_.blocks.pool(g).mark_quarantined(run->incoming[static_cast<size_t>(g)]);
+    }
   }
   if (run->state != RunState::kClosing) {
     log_info("hand-over ended before its commit", {{"reason", why.to_string()}});
@@ -202,10 +228,11 @@ void DecodeRole::on_committed(kv_transfer::TransferCommitted committed) {
     return;
   }
   run->ticket_open = false;
-  env_.blocks.mark_active(run->incoming);
+  for (int g = 0; g < env_.blocks.groups(); ++g) {
+    env_.blocks.pool(g).mark_active(run->incoming[static_cast<size_t>(g)]);
+  }
   if (run->state == RunState::kClosing) {
-    run->incoming.release();
-    run->hits.release();
+    run->release_tables();
     erase_if_quiet(*run);
     return;
   }
@@ -216,7 +243,9 @@ void DecodeRole::on_committed(kv_transfer::TransferCommitted committed) {
   }
   // The base is what has KV; the tokens that the prefill worker sampled follow in each choice.
   run->base = std::make_unique<worker::Sequence>(new_sequence(), run->base_tokens());
-  run->hits.append(std::move(run->incoming));
+  for (size_t g = 0; g < run->hits.size(); ++g) {
+    run->hits[g].append(std::move(run->incoming[g]));
+  }
   run->base->adopt(std::move(run->hits), run->kv_tokens);
   run->base->publish(env_.blocks, run->body.cache_salt);
   run->timings = committed.commit.timings;

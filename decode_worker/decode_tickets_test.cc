@@ -45,8 +45,7 @@ class Sender {
     setup.max_chunk_tokens = 512;
     engine_ = std::move(engine::Engine::create(worker::tiny_engine(setup))).value();
     engine_->pool(0).fill(0xFFFF);
-    blocks_ = std::make_unique<kv_cache::BlockPool>(kv_cache::BlockPool::Options{
-        .blocks = setup.blocks, .block_tokens = 32, .prefix_cache = false, .root = {}});
+    blocks_ = worker::block_pools(*engine_, false);
     const auto options = agent_options(*engine_, wire::Role::kPrefill, "p0", 11, hub);
     agent_ =
         std::move(kv_transfer::TransferAgent::create(options, clock_, random_, registry_,
@@ -153,7 +152,7 @@ class Sender {
   wire::DecodeTarget target_;
   metrics::Registry registry_;
   std::unique_ptr<engine::Engine> engine_;
-  std::unique_ptr<kv_cache::BlockPool> blocks_;
+  std::unique_ptr<kv_cache::BlockPools> blocks_;
   std::vector<std::unique_ptr<Transfer>> transfers_;
   BoundedQueue<kv_transfer::Event> events_{{.items = 4096}};
   std::unique_ptr<kv_transfer::TransferAgent> agent_;

@@ -300,6 +300,10 @@ TransferId TransferAgent::open(OpenTransfer request) {
   return id;
 }
 
+void TransferAgent::add_blocks(TransferId id, int group, std::vector<BlockId> blocks) {
+  state_->push([=, b = std::move(blocks)](TransferCore& core) { core.add_blocks(id, group, b); });
+}
+
 void TransferAgent::layer_written(TransferId id, int rank, int layer, int tokens) {
   state_->push([=](TransferCore& core) { core.layer_written(id, rank, layer, tokens); });
 }
@@ -315,9 +319,11 @@ void TransferAgent::abort(TransferId id, std::string reason) {
   state_->push([id, r = std::move(reason)](TransferCore& core) { core.abort(id, r); });
 }
 
-void TransferAgent::grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens) {
-  state_->push(
-      [=, b = std::move(blocks)](TransferCore& core) { core.grant(reservation, b, have_tokens); });
+void TransferAgent::grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens,
+                          WindowGrant window) {
+  state_->push([=, b = std::move(blocks), w = std::move(window)](TransferCore& core) {
+    core.grant(reservation, b, have_tokens, w);
+  });
 }
 
 void TransferAgent::deny(uint64_t reservation, Status why, uint32_t retry_after_ms) {

@@ -25,6 +25,9 @@ class TransferCore final : private SessionObserver {
 
   // The calls of transfer.h.
   void open(TransferId id, OpenTransfer request) { sender_.open(id, std::move(request), now()); }
+  void add_blocks(TransferId id, int group, const std::vector<BlockId>& blocks) {
+    sender_.add_blocks(id, group, blocks);
+  }
   void layer_written(TransferId id, int rank, int layer, int tokens) {
     sender_.layer_written(id, rank, layer, tokens);
   }
@@ -32,8 +35,9 @@ class TransferCore final : private SessionObserver {
     sender_.commit(id, std::move(choices), std::move(timings), now());
   }
   void abort(TransferId id, const std::string& reason) { sender_.abort(id, reason, now()); }
-  void grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens) {
-    receiver_.grant(reservation, std::move(blocks), have_tokens, now());
+  void grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens,
+             WindowGrant window = {}) {
+    receiver_.grant(reservation, std::move(blocks), have_tokens, std::move(window), now());
   }
   void deny(uint64_t reservation, const Status& why, uint32_t retry_after_ms) {
     receiver_.deny(reservation, why, retry_after_ms);

@@ -112,14 +112,27 @@ class CoreTest : public testing::Test {
     for (int i = 0; i < blocks; ++i) {
       request.blocks.push_back(static_cast<BlockId>(i));
     }
+    if (windows()) {
+      request.window_blocks = request.blocks;
+    }
     if (fill_on_open_) {
       pools_p_->zero_values(request.blocks);
       pools_p_->write(request.blocks, 1, 0, tokens);
+      if (windows()) {
+        pools_p_->zero_values(request.blocks, 1);
+        pools_p_->write(request.blocks, 1, first_seen(tokens), tokens, 1);
+      }
     }
     const TransferId id = next_id_++;
     core_p_->open(id, std::move(request));
     settle();
     return id;
+  }
+  bool windows() const { return !pools_p_->shape().layer_groups.empty(); }
+  // The first token of the window group that travels.
+  int first_seen(int tokens) const {
+    const kv_cache::KvLayout layout = pools_p_->shape().layout();
+    return layout.groups.back().first_visible(tokens) / layout.block_tokens * layout.block_tokens;
   }
   std::vector<BlockId> table_d(int tokens) {
     std::vector<BlockId> table;
@@ -136,7 +149,11 @@ class CoreTest : public testing::Test {
     }
     const auto reserve = at_d_.take<ReserveArrived>({}, 0s);
     EXPECT_TRUE(reserve);
-    core_d_->grant(reserve->reservation, table_d(tokens), have);
+    WindowGrant window;
+    if (windows()) {
+      window = {table_d(tokens), std::max(have, first_seen(tokens))};
+    }
+    core_d_->grant(reserve->reservation, table_d(tokens), have, std::move(window));
     settle();
     return reserve->reservation;
   }

@@ -6,13 +6,17 @@ namespace baton::kv_transfer {
 namespace {
 
 using kv_cache::CacheGroup;
+using kv_cache::CacheKind;
 using kv_cache::HeadRange;
+using kv_cache::KvDtype;
+using kv_cache::KvLayout;
 
 constexpr size_t kMaxRanks = 255;  // dst_rank of DATA is one byte
 constexpr size_t kMaxLayers = 65'535;
 constexpr uint32_t kMaxHeads = 4'096;
 constexpr uint32_t kMaxDim = 4'096;
 constexpr uint32_t kMaxBlockTokens = 4'096;
+constexpr uint32_t kMaxWindow = 1u << 28;
 
 // Hello::worker_address: for each transport, length (one byte) and name, length (two bytes, little
 // endian) and address.
@@ -57,22 +61,57 @@ Status differ(const char* what, const std::string& sender, const std::string& re
 std::string describe(const wire::CacheGroupInfo& g) {
   return "{kind " + std::to_string(g.kind) + ", dtype " + std::to_string(g.dtype) + ", " +
          std::to_string(g.layers) + " layers, " + std::to_string(g.kv_heads) + " KV heads, dim " +
-         std::to_string(g.k_dim) + "/" + std::to_string(g.v_dim) + "}";
+         std::to_string(g.k_dim) + "/" + std::to_string(g.v_dim) +
+         (g.window > 0 ? ", window " + std::to_string(g.window) : "") + "}";
+}
+
+// The groups, and which layer is in which.
+std::string describe_groups(const wire::Hello& hello) {
+  std::string text;
+  for (const wire::CacheGroupInfo& g : hello.groups) {
+    text += (text.empty() ? "" : " ") + describe(g);
+  }
+  text += hello.layer_groups.empty() ? "" : " layers ";
+  for (const uint8_t group : hello.layer_groups) {
+    text += std::to_string(group);
+  }
+  return text;
+}
+
+// Of a checked HELLO.
+KvLayout layout_of(const wire::Hello& hello) {
+  KvLayout layout;
+  for (const wire::CacheGroupInfo& g : hello.groups) {
+    layout.groups.push_back({.kind = static_cast<CacheKind>(g.kind),
+                             .layers = static_cast<int>(g.layers),
+                             .kv_heads = static_cast<int>(g.kv_heads),
+                             .k_dim = static_cast<int>(g.k_dim),
+                             .v_dim = static_cast<int>(g.v_dim),
+                             .dtype = static_cast<KvDtype>(g.dtype),
+                             .window = static_cast<int>(g.window)});
+  }
+  layout.layer_groups = hello.layer_groups;
+  layout.block_tokens = static_cast<int>(hello.block_tokens);
+  return layout;
 }
 
 // Nothing of a HELLO is used in arithmetic before this.
 Status check_sizes(const wire::Hello& hello) {
-  if (hello.groups.size() != 1) {
+  if (hello.groups.empty() || hello.groups.size() > kv_cache::kMaxGroups) {
     return unsupported(hello.name + " has " + std::to_string(hello.groups.size()) +
-                       " cache groups; exactly one is supported");
+                       " cache groups; one or two are supported");
+  }
+  bool shape_ok = hello.block_tokens <= kMaxBlockTokens && !hello.heads.empty() &&
+                  hello.heads.size() <= kMaxRanks && hello.layer_groups.size() <= kMaxLayers;
+  for (const wire::CacheGroupInfo& g : hello.groups) {
+    shape_ok = shape_ok && g.layers >= 1 && g.layers <= kMaxLayers && g.kv_heads >= 1 &&
+               g.kv_heads <= kMaxHeads && g.k_dim >= 1 && g.k_dim <= kMaxDim && g.v_dim >= 1 &&
+               g.v_dim <= kMaxDim && g.window <= kMaxWindow;
   }
   const wire::CacheGroupInfo& g = hello.groups.front();
-  const bool shape_ok = g.layers >= 1 && g.layers <= kMaxLayers && g.kv_heads >= 1 &&
-                        g.kv_heads <= kMaxHeads && g.k_dim >= 1 && g.k_dim <= kMaxDim &&
-                        g.v_dim >= 1 && g.v_dim <= kMaxDim;
-  if (!shape_ok || hello.block_tokens > kMaxBlockTokens || hello.heads.empty() ||
-      hello.heads.size() > kMaxRanks) {
-    return incompatible(hello.name + " names a cache of impossible shape " + describe(g));
+  if (!shape_ok) {
+    return incompatible(hello.name + " names a cache of impossible shape " +
+                        describe_groups(hello));
   }
   for (const wire::HeadRangeInfo& range : hello.heads) {
     if (range.begin >= range.end || range.end > g.kv_heads) {
@@ -173,8 +212,10 @@ wire::Hello make_hello(const AgentOptions& options, const HostIdentity& host,
   for (const CacheGroup& g : layout.groups) {
     hello.groups.push_back({static_cast<uint8_t>(g.kind), static_cast<uint8_t>(g.dtype),
                             static_cast<uint32_t>(g.layers), static_cast<uint32_t>(g.kv_heads),
-                            static_cast<uint32_t>(g.k_dim), static_cast<uint32_t>(g.v_dim)});
+                            static_cast<uint32_t>(g.k_dim), static_cast<uint32_t>(g.v_dim),
+                            static_cast<uint32_t>(g.window)});
   }
+  hello.layer_groups = layout.layer_groups;
   hello.layouts = {static_cast<uint8_t>(layout.id)};
   for (const kv_cache::KvPool* pool : options.pools) {
     hello.heads.push_back(
@@ -207,10 +248,10 @@ Result<Agreement> agree(const wire::Hello& sender, const wire::Hello& receiver) 
   }
   BATON_RETURN_IF_ERROR(check_sizes(sender));
   BATON_RETURN_IF_ERROR(check_sizes(receiver));
-  const std::string sender_group = describe(sender.groups.front());
-  const std::string receiver_group = describe(receiver.groups.front());
-  if (sender_group != receiver_group) {
-    return differ("cache groups", sender_group, receiver_group);
+  const std::string sender_groups = describe_groups(sender);
+  const std::string receiver_groups = describe_groups(receiver);
+  if (sender_groups != receiver_groups) {
+    return differ("cache groups", sender_groups, receiver_groups);
   }
   // The first common layout travels raw; this build's pools hold pairs32 only.
   const auto pairs32 = static_cast<uint8_t>(kv_cache::LayoutId::kPairs32);
@@ -220,14 +261,12 @@ Result<Agreement> agree(const wire::Hello& sender, const wire::Hello& receiver) 
     }
   }
   BATON_ASSIGN_OR_RETURN(std::string transport, choose_transport(sender, receiver));
-  const wire::CacheGroupInfo& g = sender.groups.front();
-  CacheGroup group;
-  group.layers = static_cast<int>(g.layers);
-  group.kv_heads = static_cast<int>(g.kv_heads);
-  group.k_dim = static_cast<int>(g.k_dim);
-  group.v_dim = static_cast<int>(g.v_dim);
+  const KvLayout layout = layout_of(sender);
   BATON_ASSIGN_OR_RETURN(PiecePlan plan,
-                         PiecePlan::make(group, side_of(sender), side_of(receiver)));
+                         PiecePlan::make(layout, side_of(sender), side_of(receiver)));
+  if (const Status status = kv_cache::validate(layout); !status.ok()) {
+    return incompatible(sender.name + ": " + status.message());
+  }
   return Agreement{std::move(transport), std::move(plan), sender.digest || receiver.digest};
 }
 

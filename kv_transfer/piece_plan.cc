@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "common/base/check.h"
+
 namespace baton::kv_transfer {
 namespace {
 
@@ -78,13 +80,21 @@ void for_each_part(const PieceRun& run, HeadRange heads, int unit_tokens, Visit 
 
 }  // namespace
 
-Result<PiecePlan> PiecePlan::make(const kv_cache::CacheGroup& group, PlanSide source,
+Result<PiecePlan> PiecePlan::make(const kv_cache::KvLayout& layout, PlanSide source,
                                   PlanSide target) {
+  const kv_cache::CacheGroup& group = layout.groups.front();
   BATON_RETURN_IF_ERROR(check_side("the prefill worker", source, group.kv_heads));
   BATON_RETURN_IF_ERROR(check_side("the decode worker", target, group.kv_heads));
+  if (layout.groups.back().kind == kv_cache::CacheKind::kWindow &&
+      source.block_tokens != target.block_tokens) {
+    return incompatible("block_tokens differ: prefill worker has " +
+                        std::to_string(source.block_tokens) + ", decode worker has " +
+                        std::to_string(target.block_tokens) +
+                        "; a model with sliding windows needs equal ones");
+  }
   PiecePlan plan;
+  plan.layout_ = layout;
   plan.unit_tokens_ = std::max(source.block_tokens, target.block_tokens);
-  plan.layers_ = group.layers;
   const size_t token_bytes = sizeof(uint16_t) * static_cast<size_t>(group.k_dim + group.v_dim);
   plan.bytes_per_head_ = token_bytes * static_cast<size_t>(plan.unit_tokens_);
   plan.source_of_head_.assign(static_cast<size_t>(group.kv_heads), -1);
@@ -107,12 +117,24 @@ Result<PiecePlan> PiecePlan::make(const kv_cache::CacheGroup& group, PlanSide so
   return plan;
 }
 
-uint64_t PiecePlan::total_bytes(int count) const {
-  uint64_t sum = 0;
-  for (int rank = 0; rank < target_ranks(); ++rank) {
-    sum += piece_bytes(rank);
+int PiecePlan::count(const kv_cache::PerGroup<int>& first, int end) const {
+  int sum = 0;
+  for (int group = 0; group < cache_groups(); ++group) {
+    sum += end - first[static_cast<size_t>(group)];
   }
-  return sum * static_cast<uint64_t>(count) * static_cast<uint64_t>(layers_);
+  return sum;
+}
+
+uint64_t PiecePlan::total_bytes(const kv_cache::PerGroup<int>& first, int end) const {
+  uint64_t bytes = 0;
+  for (int rank = 0; rank < target_ranks(); ++rank) {
+    bytes += piece_bytes(rank);
+  }
+  uint64_t pieces = 0;
+  for (int layer = 0; layer < layers(); ++layer) {
+    pieces += static_cast<uint64_t>(end - first[static_cast<size_t>(group_of(layer))]);
+  }
+  return bytes * pieces;
 }
 
 int PiecePlan::max_run(int dst_rank) const {
@@ -127,6 +149,10 @@ std::vector<IoSlice> PiecePlan::gather(const PieceRun& run, const SequenceBlocks
   const size_t bytes = group_bytes();
   const int tail = from.tokens % kGroupTokens;
   const int tail_begin = from.tokens - tail;
+  const std::span<const BlockId> table = group_of(run.layer) == 0 ? from.table : from.window_table;
+  const int end = std::min((run.first + run.count) * unit_tokens_, from.tokens);
+  BATON_CHECK(table.size() * static_cast<size_t>(source_.block_tokens) >= static_cast<size_t>(end),
+              "what is pushed has blocks");
   const HeadRange heads = target_heads(run.dst_rank);
   if (tail != 0 && (run.first + run.count) * unit_tokens_ > tail_begin) {
     staging.resize(bytes * static_cast<size_t>(heads.count()));
@@ -140,7 +166,7 @@ std::vector<IoSlice> PiecePlan::gather(const PieceRun& run, const SequenceBlocks
     const auto index = static_cast<size_t>(part.token / source_.block_tokens);
     const int group = part.token % source_.block_tokens / kGroupTokens;
     const kv_cache::KvPool& pool = *from.pools[static_cast<size_t>(source_rank(part.head))];
-    std::byte* data = pool.group(run.layer, from.table[index], part.value, part.head, group);
+    std::byte* data = pool.group(run.layer, table[index], part.value, part.head, group);
     if (!part.value && tail != 0 && part.token == tail_begin) {
       std::byte* copy = staging.data() + bytes * static_cast<size_t>(part.head - heads.begin);
       copy_key_slots(copy, data, bytes, tail);
@@ -156,14 +182,15 @@ std::vector<IoSlice> PiecePlan::scatter(const PieceRun& run, const SequenceBlock
   std::vector<IoSlice> slices;
   const size_t bytes = group_bytes();
   const kv_cache::KvPool& pool = *to.pools[static_cast<size_t>(run.dst_rank)];
+  const std::span<const BlockId> table = group_of(run.layer) == 0 ? to.table : to.window_table;
   for_each_part(run, target_heads(run.dst_rank), unit_tokens_, [&](const Part& part) {
     const auto index = static_cast<size_t>(part.token / target_.block_tokens);
-    if (index >= to.table.size()) {
+    if (index >= table.size()) {
       slices.push_back({spill.data(), bytes});
       return;
     }
     const int group = part.token % target_.block_tokens / kGroupTokens;
-    append(slices, pool.group(run.layer, to.table[index], part.value, part.head, group), bytes);
+    append(slices, pool.group(run.layer, table[index], part.value, part.head, group), bytes);
   });
   return slices;
 }

@@ -14,16 +14,8 @@ namespace {
 using kv_cache::HeadRange;
 using testing::HasSubstr;
 
-kv_cache::CacheGroup group_of(const TestShape& shape) {
-  kv_cache::CacheGroup group;
-  group.layers = shape.layers;
-  group.kv_heads = shape.kv_heads;
-  group.k_dim = group.v_dim = shape.dim;
-  return group;
-}
-
 PiecePlan plan_for(const TestShape& p, const TestShape& d) {
-  return PiecePlan::make(group_of(p), {p.block_tokens, p.ranks}, {d.block_tokens, d.ranks}).value();
+  return PiecePlan::make(p.layout(), {p.block_tokens, p.ranks}, {d.block_tokens, d.ranks}).value();
 }
 
 std::vector<BlockId> ids(int first, int count) {
@@ -117,7 +109,7 @@ void expect_everything_arrives(const TestShape& p, const TestShape& d) {
       }
     }
   }
-  EXPECT_EQ(bytes, plan.total_bytes(plan.pieces(kTokens)));
+  EXPECT_EQ(bytes, plan.total_bytes({}, plan.pieces(kTokens)));
   EXPECT_EQ(to.mismatches(table_d, 3, 0, kTokens), 0u);
   EXPECT_EQ(to.nonzero_after(table_d, kTokens), 0u);
 }
@@ -152,15 +144,15 @@ TEST(PiecePlanTest, ARunFitsAMessage) {
 }
 
 TEST(PiecePlanTest, RefusesWhatDoesNotFit) {
-  const kv_cache::CacheGroup group = group_of({});
-  EXPECT_THAT(PiecePlan::make(group, {32, {{0, 2}}}, {32, {{0, 3}}}).status().message(),
+  const kv_cache::KvLayout layout = TestShape{}.layout();
+  EXPECT_THAT(PiecePlan::make(layout, {32, {{0, 2}}}, {32, {{0, 3}}}).status().message(),
               HasSubstr("KV head 2 is on no rank"));
-  EXPECT_THAT(PiecePlan::make(group, {48, {{0, 3}}}, {32, {{0, 3}}}).status().message(),
+  EXPECT_THAT(PiecePlan::make(layout, {48, {{0, 3}}}, {32, {{0, 3}}}).status().message(),
               HasSubstr("blocks of 48 tokens"));
-  EXPECT_FALSE(PiecePlan::make(group, {16, {{0, 3}}}, {32, {{0, 3}}}).ok());
-  EXPECT_FALSE(PiecePlan::make(group, {32, {{0, 3}}}, {32, {{0, 4}}}).ok());
-  EXPECT_FALSE(PiecePlan::make(group, {32, {{2, 2}}}, {32, {{0, 3}}}).ok());
-  EXPECT_FALSE(PiecePlan::make(group, {32, {}}, {32, {{0, 3}}}).ok());
+  EXPECT_FALSE(PiecePlan::make(layout, {16, {{0, 3}}}, {32, {{0, 3}}}).ok());
+  EXPECT_FALSE(PiecePlan::make(layout, {32, {{0, 3}}}, {32, {{0, 4}}}).ok());
+  EXPECT_FALSE(PiecePlan::make(layout, {32, {{2, 2}}}, {32, {{0, 3}}}).ok());
+  EXPECT_FALSE(PiecePlan::make(layout, {32, {}}, {32, {{0, 3}}}).ok());
 }
 
 }  // namespace

@@ -19,10 +19,17 @@ TEST_P(RandomRoundsTest, EveryTransferAndEveryTicketEndsExactlyOnce) {
   TestShape shape;
   shape.layers = 2;
   shape.blocks = 40;
+  const bool windows = GetParam() % 2 == 0;
+  if (windows) {
+    shape.layers = 3;
+    shape.layer_groups = {1, 0, 1};
+    shape.window = 40;
+    shape.window_blocks = 30;
+  }
   TestShape shape_d = shape;
   SeededRandom dice(GetParam());
   auto pick = [&](uint64_t n) { return dice.next() % n; };
-  shape_d.block_tokens = pick(2) == 0 ? 32 : 64;
+  shape_d.block_tokens = pick(2) == 0 || windows ? 32 : 64;
   shape.ranks = head_ranges(9, 3, 4, 1 << pick(3));
   shape_d.ranks = head_ranges(9, 3, 4, 1 << pick(3));
   start(shape, shape_d);
@@ -34,6 +41,9 @@ TEST_P(RandomRoundsTest, EveryTransferAndEveryTicketEndsExactlyOnce) {
   // All transfers read the same blocks, written once.
   fill_on_open_ = false;
   pools_p_->write({0, 1, 2, 3, 4}, 1, 0, 160);
+  if (windows) {
+    pools_p_->write({0, 1, 2, 3, 4}, 1, 0, 160, 1);
+  }
   struct Known {
     TransferId id = 0;
     int tokens = 0;
@@ -41,24 +51,47 @@ TEST_P(RandomRoundsTest, EveryTransferAndEveryTicketEndsExactlyOnce) {
   std::vector<Known> transfers;
   std::map<uint64_t, int> granted_tokens;  // reservation -> tokens
   std::map<uint64_t, std::vector<BlockId>> tables;
-  std::set<BlockId> used;
+  std::map<uint64_t, std::vector<BlockId>> window_tables;
+  std::set<BlockId> used, window_used;
   std::map<uint64_t, int> ended;
   std::map<TransferId, int> finals;
 
+  auto give_back = [&](uint64_t reservation) {
+    for (const BlockId id : tables[reservation]) {
+      used.erase(id);
+    }
+    for (const BlockId id : window_tables[reservation]) {
+      window_used.erase(id);
+    }
+  };
+  // Places from `first` to the end of `tokens`, in blocks that nobody uses; what lies before is
+  // empty.
+  auto free_table = [&](int total, const std::set<BlockId>& taken, int first, int tokens) {
+    std::vector<BlockId> table(static_cast<size_t>(first), kNoBlock);
+    for (BlockId id = 0; id < static_cast<BlockId>(total) &&
+                         static_cast<int>(table.size()) < pools_d_->blocks_for(tokens);
+         ++id) {
+      if (!taken.contains(id)) {
+        table.push_back(id);
+      }
+    }
+    return table;
+  };
   auto collect = [&] {
     while (auto e = at_d_.take<TransferCommitted>({}, 0s)) {
       ++ended[e->reservation];
       EXPECT_EQ(pools_d_->mismatches(tables[e->reservation], 1, 0, granted_tokens[e->reservation]),
                 0u);
-      for (const BlockId id : tables[e->reservation]) {
-        used.erase(id);
+      if (const int tokens = granted_tokens[e->reservation]; windows) {
+        EXPECT_EQ(
+            pools_d_->mismatches(window_tables[e->reservation], 1, first_seen(tokens), tokens, 1),
+            0u);
       }
+      give_back(e->reservation);
     }
     while (auto e = at_d_.take<TicketReleased>({}, 0s)) {
       ++ended[e->reservation];
-      for (const BlockId id : tables[e->reservation]) {
-        used.erase(id);
-      }
+      give_back(e->reservation);
     }
     while (auto e = at_p_.take<TransferAcked>({}, 0s)) {
       ++finals[e->id];
@@ -73,24 +106,28 @@ TEST_P(RandomRoundsTest, EveryTransferAndEveryTicketEndsExactlyOnce) {
         core_d_->deny(reserve->reservation, resource_exhausted("dice"), 5);
         continue;
       }
-      std::vector<BlockId> table;
-      for (BlockId id = 0;
-           static_cast<int>(id) < shape_d.blocks &&
-           static_cast<int>(table.size()) < pools_d_->blocks_for(reserve->kv_tokens);
-           ++id) {
-        if (!used.contains(id)) {
-          table.push_back(id);
-        }
-      }
-      if (static_cast<int>(table.size()) < pools_d_->blocks_for(reserve->kv_tokens)) {
+      const int tokens = reserve->kv_tokens;
+      const int first = windows ? first_seen(tokens) : 0;
+      std::vector<BlockId> table = free_table(shape_d.blocks, used, 0, tokens);
+      std::vector<BlockId> window_table =
+          windows ? free_table(shape_d.window_blocks, window_used, first / 32, tokens) : table;
+      if (static_cast<int>(std::min(table.size(), window_table.size())) <
+          pools_d_->blocks_for(tokens)) {
         core_d_->deny(reserve->reservation, resource_exhausted("full"), 5);
         continue;
       }
-      used.insert(table.begin(), table.end());
-      granted_tokens[reserve->reservation] = reserve->kv_tokens;
+      granted_tokens[reserve->reservation] = tokens;
       tables[reserve->reservation] = table;
+      used.insert(table.begin(), table.end());
       pools_d_->zero_values(table);
-      core_d_->grant(reserve->reservation, std::move(table), 0);
+      WindowGrant window;
+      if (windows) {
+        pools_d_->zero_values(window_table, 1);
+        window = {window_table, first};
+        window_tables[reserve->reservation] = window_table;
+        window_used.insert(window_table.begin() + first / 32, window_table.end());
+      }
+      core_d_->grant(reserve->reservation, std::move(table), 0, std::move(window));
     }
   };
 
@@ -153,6 +190,7 @@ TEST_P(RandomRoundsTest, EveryTransferAndEveryTicketEndsExactlyOnce) {
     EXPECT_EQ(ended[reservation], 1) << "reservation " << reservation;
   }
   EXPECT_TRUE(used.empty());
+  EXPECT_TRUE(window_used.empty());
   EXPECT_EQ(core_p_->transfers(), 0u);
   EXPECT_EQ(core_d_->tickets(), 0u);
 }

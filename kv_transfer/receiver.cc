@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kRememberedTickets = 4'096;
 constexpr const char* kExpired = "expired";
+constexpr uint64_t kMostTokens = uint64_t{1} << 30;  // so that products of it fit
 
 }  // namespace
 
@@ -81,8 +82,11 @@ void ReceiverTable::on_message(Session& session, wire::Reserve reserve, TimePoin
     }
   }
   const kv_cache::KvPool& pool = *context_.options.pools.front();
-  const uint64_t capacity =
-      static_cast<uint64_t>(pool.blocks()) * static_cast<uint64_t>(pool.layout().block_tokens);
+  // Of windows alone a sequence of any length holds little.
+  const bool full = pool.layout().groups.front().kind == kv_cache::CacheKind::kFull;
+  const uint64_t capacity = full ? static_cast<uint64_t>(pool.blocks()) *
+                                       static_cast<uint64_t>(pool.layout().block_tokens)
+                                 : kMostTokens;
   if (reserve.kv_tokens == 0 || reserve.kv_tokens > capacity) {
     sessions_.send(session,
                    wire::Deny{reserve.reserve_id, StatusCode::kResourceExhausted,
@@ -118,33 +122,53 @@ void ReceiverTable::on_message(Session& session, wire::Reserve reserve, TimePoin
   context_.emit(std::move(event));
 }
 
+// The loop's own promises.
+void ReceiverTable::check_grant(const Ticket& ticket, const PiecePlan& plan, int group,
+                                int have_tokens) const {
+  const kv_cache::KvPool& pool = *context_.options.pools.front();
+  const std::vector<BlockId>& blocks = group == 0 ? ticket.blocks : ticket.window_blocks;
+  const int unit = plan.unit_tokens();
+  BATON_CHECK(have_tokens >= 0 && have_tokens <= ticket.kv_tokens && have_tokens % unit == 0,
+              "have_tokens is a multiple of the push unit");
+  const int first = plan.first_piece(group, ticket.kv_tokens);
+  BATON_CHECK(have_tokens / unit >= first, "have_tokens begins in the window");
+  const auto block_tokens = static_cast<size_t>(pool.layout().block_tokens);
+  BATON_CHECK(blocks.size() * block_tokens >= static_cast<size_t>(ticket.kv_tokens),
+              "granted blocks hold the tokens");
+  for (size_t i = static_cast<size_t>(first * unit) / block_tokens; i < blocks.size(); ++i) {
+    BATON_CHECK(blocks[i] < static_cast<BlockId>(pool.blocks(group)),
+                "granted blocks are of the pool");
+  }
+}
+
 void ReceiverTable::grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens,
-                          TimePoint now) {
+                          WindowGrant window, TimePoint now) {
   Ticket* ticket = find(reservation);
   if (ticket == nullptr || !step(*ticket, ReceiverEvent::kGrant)) {
     return;  // withdrawn meanwhile; the loop has been told
   }
   Session& session = *sessions_.find(ticket->session);
   const PiecePlan& plan = session.link->plan;
-  const kv_cache::KvPool& pool = *context_.options.pools.front();
-  BATON_CHECK(
-      have_tokens >= 0 && have_tokens <= ticket->kv_tokens && have_tokens % plan.unit_tokens() == 0,
-      "have_tokens is a multiple of the push unit");
-  BATON_CHECK(blocks.size() * static_cast<size_t>(pool.layout().block_tokens) >=
-                  static_cast<size_t>(ticket->kv_tokens),
-              "granted blocks hold the tokens");
-  for (const BlockId id : blocks) {
-    BATON_CHECK(id < static_cast<BlockId>(pool.blocks()), "granted blocks are of the pool");
-  }
   ticket->blocks = std::move(blocks);
+  ticket->window_blocks = std::move(window.blocks);
   ticket->slot = take_slot(reservation);
   ticket->generation = take_generation();
   ticket->pieces = plan.pieces(ticket->kv_tokens);
-  ticket->first_piece = have_tokens / plan.unit_tokens();
-  const auto expected = static_cast<size_t>(plan.layers()) *
-                        static_cast<size_t>(ticket->pieces - ticket->first_piece) *
-                        static_cast<size_t>(plan.target_ranks());
-  ticket->bits.assign(expected, Ticket::Bit::kMissing);
+  for (int group = 0; group < plan.cache_groups(); ++group) {
+    const int have = group == 0 ? have_tokens : window.have_tokens;
+    check_grant(*ticket, plan, group, have);
+    ticket->first_piece[static_cast<size_t>(group)] = have / plan.unit_tokens();
+  }
+  size_t rows = 0;
+  for (int layer = 0; layer < plan.layers(); ++layer) {
+    rows += static_cast<size_t>(ticket->pieces -
+                                ticket->first_piece[static_cast<size_t>(plan.group_of(layer))]);
+  }
+  const auto ranks = static_cast<size_t>(plan.target_ranks());
+  ticket->expected = rows * ranks;
+  ticket->bits.assign(static_cast<size_t>(plan.layers()) *
+                          static_cast<size_t>(ticket->pieces - ticket->lowest_piece(plan)) * ranks,
+                      Ticket::Bit::kMissing);
   ticket->last_data = now;
   ticket->next_reminder = now + context_.options.timeouts.no_progress;
   extend_lease(*ticket, now);
@@ -157,8 +181,9 @@ void ReceiverTable::send_grant(const Ticket& ticket, Session& session) {
   message.reserve_id = ticket.reserve_id;
   message.slot = ticket.slot;
   message.generation = ticket.generation;
-  message.have_tokens =
-      static_cast<uint32_t>(ticket.first_piece * session.link->plan.unit_tokens());
+  const int unit = session.link->plan.unit_tokens();
+  message.have_tokens = static_cast<uint32_t>(ticket.first_piece[0] * unit);
+  message.window_have_tokens = static_cast<uint32_t>(ticket.first_piece[1] * unit);
   message.lease_ms = static_cast<uint32_t>(to_ms(timeouts.transfer_max + timeouts.lease_extra));
   sessions_.send(session, message);
 }
@@ -239,12 +264,12 @@ void ReceiverTable::on_message(Session& session, wire::Commit commit, TimePoint 
 
 Status ReceiverTable::check_commit(Ticket& ticket, const wire::Commit& commit) const {
   const PiecePlan& plan = sessions_.find(ticket.session)->link->plan;
-  if (ticket.done != ticket.bits.size()) {
-    return internal_error(std::to_string(ticket.bits.size() - ticket.done) + " of " +
-                          std::to_string(ticket.bits.size()) + " pieces are missing");
+  if (ticket.done != ticket.expected) {
+    return internal_error(std::to_string(ticket.expected - ticket.done) + " of " +
+                          std::to_string(ticket.expected) + " pieces are missing");
   }
   if (commit.layers != static_cast<uint32_t>(plan.layers()) ||
-      commit.pieces != static_cast<uint32_t>(ticket.pieces - ticket.first_piece)) {
+      commit.pieces != static_cast<uint32_t>(plan.count(ticket.first_piece, ticket.pieces))) {
     return internal_error("COMMIT names other layers or pieces than the ticket has");
   }
   if (commit.bytes != ticket.bytes) {

@@ -26,7 +26,8 @@ class ReceiverTable {
   ~ReceiverTable();
 
   // The calls of transfer.h.
-  void grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens, TimePoint now);
+  void grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens, WindowGrant window,
+             TimePoint now);
   void deny(uint64_t reservation, const Status& why, uint32_t retry_after_ms);
   void abort_reservation(uint64_t reservation, const std::string& reason, TimePoint now);
 
@@ -71,6 +72,7 @@ class ReceiverTable {
   Result<PieceRun> validate(const Ticket& ticket, const PiecePlan& plan, const DataHeader& header,
                             size_t bytes) const;
   Status refuse(DropReason reason);
+  void check_grant(const Ticket& ticket, const PiecePlan& plan, int group, int have_tokens) const;
   void send_grant(const Ticket& ticket, Session& session);
   void remind(Ticket& ticket, TimePoint now);
   void extend_lease(Ticket& ticket, TimePoint now);

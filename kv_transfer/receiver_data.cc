@@ -16,7 +16,7 @@ Result<PieceRun> ReceiverTable::validate(const Ticket& ticket, const PiecePlan& 
                                          const DataHeader& header, size_t bytes) const {
   const Status bad_range = invalid_argument(std::string(to_string(DropReason::kBadRange)));
   const auto unit = static_cast<uint32_t>(plan.unit_tokens());
-  if (header.group != 0 || header.layer >= plan.layers() ||
+  if (header.layer >= plan.layers() || header.group != plan.group_of(header.layer) ||
       header.dst_rank >= plan.target_ranks()) {
     return bad_range;
   }
@@ -24,7 +24,7 @@ Result<PieceRun> ReceiverTable::validate(const Ticket& ticket, const PiecePlan& 
   if (header.head_lo != heads.begin || header.head_hi != heads.end) {
     return bad_range;
   }
-  const uint64_t lowest = uint64_t{unit} * static_cast<uint32_t>(ticket.first_piece);
+  const uint64_t lowest = uint64_t{unit} * static_cast<uint32_t>(ticket.first_piece[header.group]);
   const uint64_t highest = uint64_t{unit} * static_cast<uint32_t>(ticket.pieces);
   if (header.token_lo % unit != 0 || header.token_hi % unit != 0 ||
       header.token_lo >= header.token_hi || header.token_lo < lowest || header.token_hi > highest) {
@@ -77,7 +77,8 @@ Result<DataPathEvents::Placement> ReceiverTable::announced(
 
   DataPathEvents::Placement placement;
   placement.id = next_arrival_++;
-  const SequenceBlocks to{context_.options.pools, ticket->blocks, ticket->kv_tokens};
+  const SequenceBlocks to{context_.options.pools, ticket->blocks, ticket->kv_tokens,
+                          ticket->window_blocks};
   placement.slices = plan.scatter(*run, to, spill_);
   Arrival& arrival = arrivals_[placement.id];
   arrival = {ticket->reservation, *run, bytes, header->digest, placement.slices};

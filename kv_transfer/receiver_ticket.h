@@ -2,6 +2,7 @@
 
 // One reservation, and its ticket once granted; of receiver.cc and receiver_data.cc only.
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -23,15 +24,18 @@ struct ReceiverTable::Ticket {
   uint32_t slot = 0;
   uint32_t generation = 0;
   std::vector<BlockId> blocks;
-  int first_piece = 0;
-  int pieces = 0;  // of the whole sequence
+  std::vector<BlockId> window_blocks;     // of the second cache group
+  kv_cache::PerGroup<int> first_piece{};  // of each group: those before it do not travel
+  int pieces = 0;                         // of the whole sequence
   TimePoint last_data;
   TimePoint lease_until = TimePoint::max();
   TimePoint next_reminder = TimePoint::max();  // GRANT again when no DATA comes
 
-  // One entry per (layer, piece from first_piece on, rank).
+  // One entry per (layer, piece, rank), from the lowest first_piece on. What lies before that of
+  // its group is never looked at.
   enum class Bit : uint8_t { kMissing, kPending, kDone };
   std::vector<Bit> bits;
+  size_t expected = 0;  // how many shall be done
   size_t done = 0;
   int pending = 0;  // DATA being placed
   CommitDigest digest;
@@ -42,9 +46,13 @@ struct ReceiverTable::Ticket {
   bool open() const {
     return state == ReceiverState::kReserved || state == ReceiverState::kReceiving;
   }
+  int lowest_piece(const PiecePlan& plan) const {
+    return *std::min_element(first_piece.begin(), first_piece.begin() + plan.cache_groups());
+  }
   size_t bit_index(const PiecePlan& plan, int layer, int piece, int rank) const {
-    const auto row = static_cast<size_t>(layer) * static_cast<size_t>(pieces - first_piece) +
-                     static_cast<size_t>(piece - first_piece);
+    const int lowest = lowest_piece(plan);
+    const auto row = static_cast<size_t>(layer) * static_cast<size_t>(pieces - lowest) +
+                     static_cast<size_t>(piece - lowest);
     return row * static_cast<size_t>(plan.target_ranks()) + static_cast<size_t>(rank);
   }
 };

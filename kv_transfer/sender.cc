@@ -75,9 +75,10 @@ void SenderTable::open(TransferId id, OpenTransfer request, TimePoint now) {
                           std::vector<int>(static_cast<size_t>(pools.front()->layers()), 0));
   transfers_.emplace(id, std::move(made));
   const int block_tokens = pools.front()->layout().block_tokens;
+  const bool full = pools.front()->layout().groups.front().kind == kv_cache::CacheKind::kFull;
   if (transfer.request.kv_tokens < 1 ||
-      transfer.request.blocks.size() * static_cast<size_t>(block_tokens) <
-          static_cast<size_t>(transfer.request.kv_tokens)) {
+      (full && transfer.request.blocks.size() * static_cast<size_t>(block_tokens) <
+                   static_cast<size_t>(transfer.request.kv_tokens))) {
     cancel(transfer, internal_error("open(): the blocks do not hold the tokens"), now, false);
     return;
   }
@@ -90,6 +91,14 @@ void SenderTable::open(TransferId id, OpenTransfer request, TimePoint now) {
   ++(*session)->users;
   if ((*session)->is_ready()) {
     reserve(transfer, **session, now);
+  }
+}
+
+void SenderTable::add_blocks(TransferId id, int group, const std::vector<BlockId>& blocks) {
+  if (Transfer* transfer = find(id); transfer != nullptr) {
+    std::vector<BlockId>& table =
+        group == 0 ? transfer->request.blocks : transfer->request.window_blocks;
+    table.insert(table.end(), blocks.begin(), blocks.end());
   }
 }
 
@@ -118,7 +127,8 @@ void SenderTable::commit(TransferId id, std::vector<wire::CommittedChoice> choic
   }
   if (transfer->state == SenderState::kGranted || transfer->state == SenderState::kPushing) {
     const Session* session = sessions_.find(transfer->session);
-    transfer->deadline = now + transfer_limit(session->link->plan.total_bytes(transfer->pieces));
+    transfer->deadline = now + transfer_limit(session->link->plan.total_bytes(transfer->first_piece,
+                                                                              transfer->pieces));
   }
   mark_ready(*transfer);
   check_posted(*transfer, now);
@@ -193,13 +203,18 @@ void SenderTable::on_message(Session& session, const wire::Grant& grant, TimePoi
   transfer->next_resend = TimePoint::max();
   const PiecePlan& plan = session.link->plan;
   const auto unit = static_cast<uint32_t>(plan.unit_tokens());
-  if (grant.have_tokens % unit != 0 ||
-      grant.have_tokens > static_cast<uint32_t>(transfer->request.kv_tokens)) {
-    cancel(*transfer, internal_error("GRANT of " + session.name + " has impossible have_tokens"),
-           now, true);
-    return;
+  for (int group = 0; group < plan.cache_groups(); ++group) {
+    const uint32_t have = group == 0 ? grant.have_tokens : grant.window_have_tokens;
+    // Before the window the table may name blocks that are others' by now.
+    const int seen = plan.first_piece(group, transfer->request.kv_tokens);
+    if (have % unit != 0 || have > static_cast<uint32_t>(transfer->request.kv_tokens) ||
+        have / unit < static_cast<uint32_t>(seen)) {
+      cancel(*transfer, internal_error("GRANT of " + session.name + " has impossible have_tokens"),
+             now, true);
+      return;
+    }
+    transfer->first_piece[static_cast<size_t>(group)] = static_cast<int>(have / unit);
   }
-  transfer->first_piece = static_cast<int>(grant.have_tokens / unit);
   begin_granted(*transfer, session, now);
 }
 
@@ -213,15 +228,18 @@ void SenderTable::refuse_ticket(Session& session, const wire::Grant& grant) {
 
 void SenderTable::begin_granted(Transfer& transfer, Session& session, TimePoint now) {
   const PiecePlan& plan = session.link->plan;
-  transfer.posted.assign(static_cast<size_t>(plan.layers() * plan.target_ranks()),
-                         transfer.first_piece);
+  transfer.posted.clear();
+  for (int layer = 0; layer < plan.layers(); ++layer) {
+    transfer.posted.insert(transfer.posted.end(), static_cast<size_t>(plan.target_ranks()),
+                           transfer.first_piece[static_cast<size_t>(plan.group_of(layer))]);
+  }
   transfer.granted = now;
   transfer.last_progress = now;
   if (transfer.commit_called) {
     transfer.deadline =
-        now + transfer_limit(plan.total_bytes(transfer.pieces - transfer.first_piece));
+        now + transfer_limit(plan.total_bytes(transfer.first_piece, transfer.pieces));
   }
-  context_.emit(TransferGranted{transfer.id, transfer.first_piece * plan.unit_tokens()});
+  context_.emit(TransferGranted{transfer.id, transfer.first_piece[0] * plan.unit_tokens()});
   mark_ready(transfer);
   check_posted(transfer, now);
 }
@@ -280,7 +298,7 @@ void SenderTable::send_commit(Transfer& transfer, TimePoint now) {
   message.slot = transfer.slot;
   message.generation = transfer.generation;
   message.layers = static_cast<uint32_t>(plan.layers());
-  message.pieces = static_cast<uint32_t>(transfer.pieces - transfer.first_piece);
+  message.pieces = static_cast<uint32_t>(plan.count(transfer.first_piece, transfer.pieces));
   message.bytes = transfer.bytes;
   message.digest = transfer.digest.finish();
   message.choices = transfer.choices;

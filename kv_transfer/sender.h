@@ -23,6 +23,7 @@ class SenderTable {
 
   // The calls of transfer.h.
   void open(TransferId id, OpenTransfer request, TimePoint now);
+  void add_blocks(TransferId id, int group, const std::vector<BlockId>& blocks);
   void layer_written(TransferId id, int rank, int layer, int tokens);
   void commit(TransferId id, std::vector<wire::CommittedChoice> choices, wire::RunTimings timings,
               TimePoint now);

@@ -78,7 +78,7 @@ void SenderTable::post(Transfer& transfer, Session& session, const PieceRun& run
   made.transfer = transfer.id;
   made.session = session.id;
   const SequenceBlocks from{context_.options.pools, transfer.request.blocks,
-                            transfer.request.kv_tokens};
+                            transfer.request.kv_tokens, transfer.request.window_blocks};
   const std::vector<IoSlice> slices = plan.gather(run, from, made.staging);
   made.bytes = plan.piece_bytes(run.dst_rank) * static_cast<size_t>(run.count);
 
@@ -88,6 +88,7 @@ void SenderTable::post(Transfer& transfer, Session& session, const PieceRun& run
   header.seq = transfer.seq++;
   header.dst_rank = static_cast<uint8_t>(run.dst_rank);
   header.layer = static_cast<uint16_t>(run.layer);
+  header.group = static_cast<uint8_t>(plan.group_of(run.layer));
   const kv_cache::HeadRange heads = plan.target_heads(run.dst_rank);
   header.head_lo = static_cast<uint16_t>(heads.begin);
   header.head_hi = static_cast<uint16_t>(heads.end);

@@ -15,8 +15,8 @@ struct SenderTable::Transfer {
   SessionId session = 0;
   uint32_t slot = 0;
   uint32_t generation = 0;
-  int first_piece = 0;  // pieces before it are with the receiver
-  int pieces = 0;
+  kv_cache::PerGroup<int> first_piece{};  // pieces before it are with the receiver, or not needed
+  int pieces = 0;                         // the end of all, of every group
 
   std::vector<std::vector<int>> written;  // [rank][layer]: tokens
   std::vector<int> posted;                // [layer * target ranks + rank]: next piece

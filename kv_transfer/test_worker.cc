@@ -32,16 +32,34 @@ std::vector<HeadRange> head_ranges(int query_heads, int kv_heads, int segments, 
   return ranges;
 }
 
-TestPools::TestPools(const TestShape& shape) : shape_(shape) {
-  kv_cache::KvLayout layout;
-  layout.block_tokens = shape.block_tokens;
+kv_cache::KvLayout TestShape::layout() const {
+  kv_cache::KvLayout made;
+  made.block_tokens = block_tokens;
   kv_cache::CacheGroup group;
-  group.layers = shape.layers;
-  group.kv_heads = shape.kv_heads;
-  group.k_dim = group.v_dim = shape.dim;
-  layout.groups = {group};
+  group.layers = layers;
+  group.kv_heads = kv_heads;
+  group.k_dim = group.v_dim = dim;
+  made.groups = {group};
+  if (!layer_groups.empty()) {
+    made.layer_groups = layer_groups;
+    made.groups.push_back(group);
+    made.groups[1].kind = kv_cache::CacheKind::kWindow;
+    made.groups[1].window = window;
+    made.groups[1].layers =
+        static_cast<int>(std::count(layer_groups.begin(), layer_groups.end(), 1));
+    made.groups[0].layers -= made.groups[1].layers;
+  }
+  return made;
+}
+
+TestPools::TestPools(const TestShape& shape) : shape_(shape) {
+  const kv_cache::KvLayout layout = shape.layout();
+  std::vector<int> blocks = {shape.blocks};
+  if (layout.groups.size() > 1) {
+    blocks.push_back(shape.window_blocks);
+  }
   for (const HeadRange& range : shape.ranks) {
-    pools_.push_back(std::move(kv_cache::KvPool::create(layout, range, shape.blocks).value()));
+    pools_.push_back(std::move(kv_cache::KvPool::create(layout, range, blocks).value()));
     pools_.back().fill(0xFFFF);
   }
 }
@@ -56,10 +74,14 @@ std::vector<const kv_cache::KvPool*> TestPools::pointers() const {
 
 // visit(value*, layer, head, token, index): index counts K's then V's dimensions.
 template <typename Visit>
-void TestPools::for_each(const std::vector<BlockId>& table, int from, int to, Visit visit) const {
+void TestPools::for_each(const std::vector<BlockId>& table, int from, int to, int cache_group,
+                         Visit visit) const {
   const int dim = shape_.dim;
   for (const kv_cache::KvPool& pool : pools_) {
     for (int layer = 0; layer < shape_.layers; ++layer) {
+      if (pool.layout().group_of(layer) != cache_group) {
+        continue;
+      }
       for (int head = pool.heads().begin; head < pool.heads().end; ++head) {
         for (int token = from; token < to; ++token) {
           const BlockId id = table[static_cast<size_t>(token / shape_.block_tokens)];
@@ -77,33 +99,39 @@ void TestPools::for_each(const std::vector<BlockId>& table, int from, int to, Vi
   }
 }
 
-void TestPools::write(const std::vector<BlockId>& table, uint64_t seed, int from, int to) {
-  for_each(table, from, to, [&](uint16_t* value, int layer, int head, int token, int index) {
+void TestPools::write(const std::vector<BlockId>& table, uint64_t seed, int from, int to,
+                      int group) {
+  for_each(table, from, to, group, [&](uint16_t* value, int layer, int head, int token, int index) {
     *value = value_of(seed, layer, head, token, index);
   });
 }
 
-size_t TestPools::mismatches(const std::vector<BlockId>& table, uint64_t seed, int from,
-                             int to) const {
+size_t TestPools::mismatches(const std::vector<BlockId>& table, uint64_t seed, int from, int to,
+                             int group) const {
   size_t wrong = 0;
-  for_each(table, from, to, [&](const uint16_t* value, int layer, int head, int token, int index) {
-    wrong += *value != value_of(seed, layer, head, token, index) ? 1 : 0;
-  });
+  for_each(table, from, to, group,
+           [&](const uint16_t* value, int layer, int head, int token, int index) {
+             wrong += *value != value_of(seed, layer, head, token, index) ? 1 : 0;
+           });
   return wrong;
 }
 
 size_t TestPools::nonzero_after(const std::vector<BlockId>& table, int tokens) const {
   size_t found = 0;
   const int end = static_cast<int>(table.size()) * shape_.block_tokens;
-  for_each(table, tokens, end,
+  for_each(table, tokens, end, 0,
            [&](const uint16_t* value, int, int, int, int) { found += *value != 0 ? 1 : 0; });
   return found;
 }
 
-void TestPools::zero_values(const std::vector<BlockId>& table) {
+void TestPools::zero_values(const std::vector<BlockId>& table, int group) {
   for (const kv_cache::KvPool& pool : pools_) {
-    for (const BlockId id : table) {
-      pool.zero_values(id);
+    for (int layer = 0; layer < shape_.layers; ++layer) {
+      for (const BlockId id : table) {
+        if (pool.layout().group_of(layer) == group && id != kNoBlock) {
+          pool.zero_values(layer, id);
+        }
+      }
     }
   }
 }

@@ -24,6 +24,12 @@ struct TestShape {
   int block_tokens = 32;
   int blocks = 64;
   std::vector<kv_cache::HeadRange> ranks = {{0, 3}};
+  // Of a model with windows: the group of each layer, of how many tokens the window is, blocks.
+  std::vector<uint8_t> layer_groups;
+  int window = 0;
+  int window_blocks = 0;
+
+  kv_cache::KvLayout layout() const;
 };
 
 // KV heads of each rank of a group of `degree` for a model whose query heads are cut into segments.
@@ -41,11 +47,12 @@ class TestPools {
     return (tokens + shape_.block_tokens - 1) / shape_.block_tokens;
   }
 
-  // Writes / compares the K and V of tokens [from, to) of a sequence, on every rank that holds the
-  // head. mismatches() returns how many 16-bit values differ.
-  void write(const std::vector<BlockId>& table, uint64_t seed, int from, int to);
-  size_t mismatches(const std::vector<BlockId>& table, uint64_t seed, int from, int to) const;
-  void zero_values(const std::vector<BlockId>& table);
+  // Writes / compares the K and V of tokens [from, to) of a sequence in the layers of a cache
+  // group, on every rank that holds the head. mismatches() returns how many 16-bit values differ.
+  void write(const std::vector<BlockId>& table, uint64_t seed, int from, int to, int group = 0);
+  size_t mismatches(const std::vector<BlockId>& table, uint64_t seed, int from, int to,
+                    int group = 0) const;
+  void zero_values(const std::vector<BlockId>& table, int group = 0);
   // How many 16-bit values of the slots [tokens, end of the table) are not zero.
   size_t nonzero_after(const std::vector<BlockId>& table, int tokens) const;
   // XXH3-like sum over all memory of a block, to see that nothing touched it.
@@ -53,7 +60,7 @@ class TestPools {
 
  private:
   template <typename Visit>
-  void for_each(const std::vector<BlockId>& table, int from, int to, Visit visit) const;
+  void for_each(const std::vector<BlockId>& table, int from, int to, int group, Visit visit) const;
 
   TestShape shape_;
   std::vector<kv_cache::KvPool> pools_;

@@ -81,12 +81,15 @@ struct OpenTransfer {
   wire::DecodeTarget target;
   wire::RunBody body;
   int kv_tokens = 0;
-  std::vector<BlockId> blocks;  // the sequence's block table; held by the loop until a final event
-  TimePoint deadline;           // of the whole request; TimePoint::max() for none
+  // The sequence's block tables in the first and the second cache group, held by the loop until a
+  // final event. That of a window group may lack its end, which add_blocks() brings.
+  std::vector<BlockId> blocks;
+  std::vector<BlockId> window_blocks;
+  TimePoint deadline;  // of the whole request; TimePoint::max() for none
 };
 struct TransferGranted {  // information; pushing starts by itself
   TransferId id = 0;
-  int have_tokens = 0;
+  int have_tokens = 0;  // of the first group
 };
 // Final events of a sender's transfer: exactly one of these comes for each open(), and after it the
 // agent touches none of its blocks.
@@ -121,6 +124,11 @@ struct ReserveArrived {
 // on its way is ignored and its blocks are the loop's at once.
 struct ReserveWithdrawn {
   uint64_t reservation = 0;
+};
+// What grant() says of the second cache group.
+struct WindowGrant {
+  std::vector<BlockId> blocks;
+  int have_tokens = 0;
 };
 struct TransferCommitted {  // all data is in place and checked; the blocks are the loop's again
   TicketId ticket = 0;
@@ -172,6 +180,9 @@ class TransferAgent {
 
   // --- sender
   TransferId open(OpenTransfer request);
+  // The table of a window group goes on with these blocks. To be called before layer_written() says
+  // that they hold something.
+  void add_blocks(TransferId id, int group, std::vector<BlockId> blocks);
   // K and V of tokens [0, tokens) of `layer` are stored on `rank`. Any thread (compute threads call
   // it through the loop's mapping from steps to transfers); only enqueues.
   void layer_written(TransferId id, int rank, int layer, int tokens);
@@ -182,8 +193,10 @@ class TransferAgent {
   // --- receiver
   // `blocks` hold at least kv_tokens; those of the first have_tokens tokens (a multiple of the
   // reservation's push unit) are D's own prefix hits and are not written. The V halves of the
-  // others have been zeroed.
-  void grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens);
+  // others have been zeroed. Of a window group, first or second, have_tokens is at least where the
+  // first block begins that the token after kv_tokens sees; what lies before that is not looked at.
+  void grant(uint64_t reservation, std::vector<BlockId> blocks, int have_tokens,
+             WindowGrant window = {});
   void deny(uint64_t reservation, Status why, uint32_t retry_after_ms);
   // The loop no longer wants what it granted (cancelled): aborts it towards the sender. Answered by
   // TicketAborted and TicketReleased, unless TransferCommitted was already on its way.

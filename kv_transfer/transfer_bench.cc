@@ -46,7 +46,7 @@ Result<KvPool> make_pool(size_t piece_bytes, size_t pool_bytes) {
   kv_cache::KvLayout layout;
   layout.groups = {group};
   const size_t blocks = std::max<size_t>(1, pool_bytes / (piece_bytes * kLayers));
-  return KvPool::create(layout, {0, group.kv_heads}, static_cast<int>(blocks));
+  return KvPool::create(layout, {0, group.kv_heads}, {static_cast<int>(blocks)});
 }
 
 std::vector<BlockId> all_blocks(const KvPool& pool) {

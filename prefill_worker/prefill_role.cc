@@ -18,6 +18,14 @@ constexpr Duration kTombstoneTime = 64s;
 // Grants and final events of all open transfers fit many times over.
 constexpr size_t kEventQueue = 1 << 16;
 
+bool has_full_group(const kv_cache::BlockPools& blocks) {
+  return blocks.group(0).kind == kv_cache::CacheKind::kFull;
+}
+int window_group(const kv_cache::BlockPools& blocks) {  // -1: none
+  const int last = blocks.groups() - 1;
+  return blocks.group(last).kind == kv_cache::CacheKind::kWindow ? last : -1;
+}
+
 }  // namespace
 
 PrefillRole::PrefillRole(worker::Environment& env)
@@ -91,11 +99,12 @@ Status PrefillRole::check(const wire::Prefill& request) const {
     return unsupported("a moved request with several choices goes to a decode worker directly");
   }
   const auto tokens = static_cast<int>(request.body.prompt.size() + choices[0].output.size());
-  if (env_.blocks.blocks_for(tokens) > env_.blocks.total()) {
-    return invalid_argument(
-        "prompt of " + std::to_string(tokens) +
-        " tokens does not fit the KV pool of prefill worker " + env_.entry.name + " (" +
-        std::to_string(env_.blocks.total() * env_.blocks.block_tokens()) + " tokens)");
+  const kv_cache::BlockPool& pool = env_.blocks.pool(0);
+  if (has_full_group(env_.blocks) && pool.blocks_for(tokens) > pool.total()) {
+    return invalid_argument("prompt of " + std::to_string(tokens) +
+                            " tokens does not fit the KV pool of prefill worker " +
+                            env_.entry.name + " (" +
+                            std::to_string(pool.total() * pool.block_tokens()) + " tokens)");
   }
   return Status();
 }
@@ -168,25 +177,41 @@ void PrefillRole::on_tick(TimePoint now) {
 
 // ---------------------------------------------------------------- steps
 
+// Blocks of a window group that the run needs at a time, in chunks as long as may be. Where the
+// pool is small the chunks get shorter.
+int PrefillRole::window_need(const PrefillRun& run) const {
+  const int group = window_group(env_.blocks);
+  return group < 0
+             ? 0
+             : std::min(env_.blocks.most_blocks(group, run.sequence.size(),
+                                                static_cast<int>(env_.entry.max_chunk_tokens)),
+                        env_.blocks.pool(group).total());
+}
+
 bool PrefillRole::try_start(PrefillRun& run) {
   const int size = run.sequence.size();
+  const int window_blocks = window_need(run);
+  if (window_blocks > 0 &&
+      window_promised_ + window_blocks > env_.blocks.pool(window_group(env_.blocks)).total()) {
+    return false;
+  }
   // The last token is always computed here, because its row is sampled, and all of them when their
   // rows are scored. A look first: it may take many turns until there is room, and match() counts
   // as a query.
   const int usable = worker::wants_prompt_scores(run.request.body) ? 0 : size - 1;
-  const int found =
-      std::min(usable, env_.blocks.peek(run.sequence.tokens(), run.request.body.cache_salt));
-  if (env_.blocks.available() < env_.blocks.blocks_for(size) - found / env_.blocks.block_tokens()) {
+  const std::string& salt = run.request.body.cache_salt;
+  const bool full = has_full_group(env_.blocks);
+  const kv_cache::BlockPool& pool = env_.blocks.pool(0);
+  const int found = env_.blocks.peek(run.sequence.tokens(), usable, salt);
+  if (full && pool.available() < pool.blocks_for(size) - found / pool.block_tokens()) {
     return false;
   }
-  kv_cache::BlockPool::Hit hit;
-  if (usable > 0) {
-    hit = env_.blocks.match(run.sequence.tokens(), usable, run.request.body.cache_salt);
+  kv_cache::BlockPools::Hit hit = env_.blocks.match(run.sequence.tokens(), usable, salt);
+  if (full && pool.available() < pool.blocks_for(size) - static_cast<int>(hit.blocks[0].size())) {
+    return false;  // cached blocks count as available until they are held
   }
-  const int missing = env_.blocks.blocks_for(size) - static_cast<int>(hit.blocks.size());
-  if (env_.blocks.available() < missing) {
-    return false;
-  }
+  run.window_blocks = window_blocks;
+  window_promised_ += window_blocks;
   run.cached_tokens = hit.tokens;
   run.sequence.adopt(std::move(hit.blocks), hit.tokens);
   BATON_CHECK(run.sequence.reserve(size, env_.blocks).ok(), "blocks counted wrongly");
@@ -202,8 +227,14 @@ bool PrefillRole::try_start(PrefillRun& run) {
 void PrefillRole::feed(PrefillRun& run, int count, engine::BatchPlan& plan) {
   const bool last = count == run.sequence.pending();
   const int written = run.sequence.computed() + count;
+  const int group = window_group(env_.blocks);
+  const size_t known = group < 0 ? 0 : run.sequence.blocks(group).size();
   Result<engine::SequencePlan*> entry = run.sequence.feed(count, env_.blocks, plan);
   BATON_CHECK(entry.ok(), "a started prompt has all its blocks");
+  if (group >= 0 && run.transfer != 0) {
+    const std::span<const BlockId> more = run.sequence.blocks(group).subspan(known);
+    agent_->add_blocks(run.transfer, group, {more.begin(), more.end()});
+  }
   run.fed_in_step = count;
   worker::ask_for_scores(run.request.body, run.sequence, **entry);
   if (last) {
@@ -224,7 +255,8 @@ std::unique_ptr<engine::BatchPlan> PrefillRole::plan_step() {
            plan->sequences.size() < static_cast<size_t>(env_.entry.max_batch_sequences);
   };
   const auto feed_some = [&](PrefillRun& run) {
-    const int count = std::min(budget, run.sequence.pending());
+    const int wanted = std::min(budget, run.sequence.pending());
+    const int count = run.sequence.at_most(wanted, run.window_blocks, env_.blocks);
     feed(run, count, *plan);
     budget -= count;
   };
@@ -311,6 +343,11 @@ void PrefillRole::finish_prompt(PrefillRun& run, const engine::SequenceOutput& o
     return;
   }
   run.state = RunState::kHandingOver;
+  if (const int group = window_group(env_.blocks); group >= 0) {
+    // It only keeps what it has from now on.
+    const auto held = static_cast<int>(run.sequence.lease(group).held());
+    window_promised_ -= std::exchange(run.window_blocks, held) - held;
+  }
   agent_->commit(run.transfer, run.sampled, run.timings);
 }
 
@@ -323,6 +360,7 @@ void PrefillRole::open_transfer(PrefillRun& run) {
   open.body = body;
   open.kv_tokens = run.sequence.size();
   open.blocks.assign(run.sequence.blocks().begin(), run.sequence.blocks().end());
+  open.window_blocks.assign(run.sequence.blocks(1).begin(), run.sequence.blocks(1).end());
   open.deadline = run.deadline;
   run.transfer = agent_->open(std::move(open));
   by_transfer_[run.transfer] = run.sequence.id();
@@ -472,6 +510,7 @@ void PrefillRole::close(PrefillRun& run, const std::string& reason) {
 
 void PrefillRole::erase_if_quiet(PrefillRun& run) {
   if (run.state == RunState::kClosing && !run.in_step() && run.transfer == 0) {
+    window_promised_ -= run.window_blocks;
     const SequenceId id = run.sequence.id();
     runs_.erase(id);
   }

@@ -57,6 +57,7 @@ class PrefillRole final : public worker::Role {
 
   // Steps.
   bool try_start(PrefillRun& run);
+  int window_need(const PrefillRun& run) const;
   void feed(PrefillRun& run, int count, engine::BatchPlan& plan);
   void finish_prompt(PrefillRun& run, const engine::SequenceOutput& output);
 
@@ -86,6 +87,7 @@ class PrefillRole final : public worker::Role {
   std::deque<SequenceId> waiting_;
   std::deque<SequenceId> computing_;  // in order of start
   std::vector<StepPush> step_pushes_;
+  int window_promised_ = 0;  // blocks of each window group, sum over the runs that started
   uint64_t next_sequence_ = 1;
   bool draining_ = false;
   metrics::Counter computed_tokens_;

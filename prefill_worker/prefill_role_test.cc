@@ -47,8 +47,7 @@ class Receiver {
     HostSetup setup;
     engine_ = std::move(engine::Engine::create(worker::tiny_engine(setup))).value();
     engine_->pool(0).fill(0xFFFF);
-    blocks_ = std::make_unique<kv_cache::BlockPool>(kv_cache::BlockPool::Options{
-        .blocks = setup.blocks, .block_tokens = 32, .prefix_cache = false, .root = {}});
+    blocks_ = worker::block_pools(*engine_, false);
     agent_ = std::move(kv_transfer::TransferAgent::create(
                            agent_options(*engine_, wire::Role::kDecode, name_, incarnation, hub),
                            clock_, random_, registry_,
@@ -79,9 +78,19 @@ class Receiver {
     }
   }
   void grant(const kv_transfer::ReserveArrived& reserve) {
-    kv_cache::BlockLease lease = blocks_->allocate(blocks_->blocks_for(reserve.kv_tokens)).value();
-    agent_->grant(reserve.reservation, {lease.ids().begin(), lease.ids().end()}, 0);
-    granted_.emplace(reserve.reservation, std::move(lease));
+    kv_cache::BlockPools::Parts parts =
+        blocks_->match_parts(reserve.body.prompt, reserve.kv_tokens, 32);
+    kv_cache::PerGroup<std::vector<BlockId>> tables;
+    for (int g = 0; g < blocks_->groups(); ++g) {
+      const auto at = static_cast<size_t>(g);
+      kv_cache::BlockLease& lease = parts.blocks[at];
+      const int missing = blocks_->blocks_for(reserve.kv_tokens) - static_cast<int>(lease.size());
+      lease.append(blocks_->pool(g).allocate(missing).value());
+      tables[at].assign(lease.ids().begin(), lease.ids().end());
+    }
+    agent_->grant(reserve.reservation, std::move(tables[0]), parts.tokens[0],
+                  {std::move(tables[1]), parts.tokens[1]});
+    granted_.emplace(reserve.reservation, std::move(parts.blocks));
   }
   // The output of a choice after a commit, with what follows computed from the KV that came.
   std::vector<TokenId> output(const wire::RunBody& body, size_t choice) {
@@ -114,7 +123,11 @@ class Receiver {
     engine::BatchPlan copies;
     worker::Sequence base(SequenceId{1}, state.prompt);
     worker::Sequence sequence(SequenceId{2}, std::move(tokens));
-    sequence.adopt(granted_.at(reserve->reservation).share(), reserve->kv_tokens);
+    kv_cache::Leases tables;
+    for (size_t g = 0; g < tables.size(); ++g) {
+      tables[g] = granted_.at(reserve->reservation)[g].share();
+    }
+    sequence.adopt(std::move(tables), reserve->kv_tokens);
     wire::FinishReason finish = given.finished;
     // The copy of the partial last block is left out: choices are read one after the other, and
     // positions after the prompt are written anew by each.
@@ -145,8 +158,8 @@ class Receiver {
   Incarnation incarnation_;
   metrics::Registry registry_;
   std::unique_ptr<engine::Engine> engine_;
-  std::unique_ptr<kv_cache::BlockPool> blocks_;
-  std::map<uint64_t, kv_cache::BlockLease> granted_;
+  std::unique_ptr<kv_cache::BlockPools> blocks_;
+  std::map<uint64_t, kv_cache::Leases> granted_;
   BoundedQueue<kv_transfer::Event> events_{{.items = 4096}};
   std::unique_ptr<kv_transfer::TransferAgent> agent_;
 };

@@ -8,7 +8,9 @@
 //                                gone
 //
 // Cancel, failure and deadline lead to closing from everywhere. A run that waits has no blocks and
-// no transfer; a run leaves only when no step and no transfer uses its blocks.
+// no transfer; a run leaves only when no step and no transfer uses its blocks. Of a full cache
+// group a run that has started holds all its blocks; of a window group as many are promised to it
+// as it ever holds at a time.
 
 #include <utility>
 #include <vector>
@@ -36,6 +38,7 @@ struct PrefillRun {
   TimePoint started{};
   TimePoint deadline = TimePoint::max();
   int cached_tokens = 0;
+  int window_blocks = 0;                 // of each window group: what it may hold at a time
   int fed_in_step = 0;                   // > 0 while a step computes it
   kv_transfer::TransferId transfer = 0;  // 0: none open
   wire::RunTimings timings;

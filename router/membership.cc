@@ -89,6 +89,8 @@ std::string Membership::add(const std::string& peer, const wire::WorkerInfo& inf
   if (is_new) {
     worker.load.blocks_free = info.blocks_total;
     worker.load.blocks_total = info.blocks_total;
+    worker.load.window_blocks_free = info.window_blocks_total;
+    worker.load.window_blocks_total = info.window_blocks_total;
     worker.process = watch(info, host_);
     log_info("worker joined", {{"worker", info.name},
                                {"role", info.role == wire::Role::kPrefill ? "prefill" : "decode"}});

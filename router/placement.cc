@@ -36,8 +36,24 @@ double queue_ms(const WorkerState& worker) {
 
 double blocks_ms(const WorkerState& worker, const PlacementRequest& request) {
   const auto block = static_cast<double>(std::max(1u, worker.info.block_tokens));
-  const double wanted = static_cast<double>(request.tokens.size()) / block + request.choices;
-  return wanted > worker.load.blocks_free ? kNoBlocksPenaltyMs : 0.0;
+  const auto tokens = static_cast<double>(request.tokens.size());
+  const double wanted = tokens / block + request.choices;
+  const bool windows_alone = worker.info.window_tokens > 0 && worker.info.blocks_total == 0;
+  const bool full = !windows_alone && wanted > worker.load.blocks_free;
+  // Of layers with a window a prompt keeps no more than the window and the block that it begins in.
+  const double in_window =
+      std::min(tokens / block, worker.info.window_tokens / block + 1) + request.choices;
+  const bool window = worker.info.window_tokens > 0 && in_window > worker.load.window_blocks_free;
+  return full || window ? kNoBlocksPenaltyMs : 0.0;
+}
+
+// Of what the decode worker does not have: all that layers without a window need, and the window.
+double transfer_bytes(const WorkerState& decode, int uncached) {
+  const wire::WorkerInfo& info = decode.info;
+  const int tokens = std::max(0, uncached);
+  return static_cast<double>(tokens) * info.kv_bytes_per_token +
+         static_cast<double>(std::min<int64_t>(tokens, info.window_tokens)) *
+             info.window_kv_bytes_per_token;
 }
 
 // The growth of every step by the streams that are there.
@@ -83,9 +99,7 @@ std::vector<Candidate> candidates(const std::vector<WorkerState*>& workers,
 double transfer_tail_ms(const WorkerState& prefill, const Candidate& decode, double compute_ms) {
   const double bandwidth =
       measured(prefill.load.transfer_bytes_per_s, 1e3, 1e15, kAssumedBandwidth);
-  const double total = std::max(0, decode.uncached) *
-                       static_cast<double>(decode.worker->info.kv_bytes_per_token) / bandwidth *
-                       1e3;
+  const double total = transfer_bytes(*decode.worker, decode.uncached) / bandwidth * 1e3;
   return std::max(total - compute_ms, total * 0.02);
 }
 

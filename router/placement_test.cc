@@ -192,6 +192,30 @@ TEST_F(PlacementTest, AvoidsAFullDecodePool) {
   EXPECT_EQ(place(LocalPrefill::kNever, request(100)), "p0>d0,d1 never");
 }
 
+TEST_F(PlacementTest, OfWindowsAPromptWantsAWindow) {
+  for (WorkerState& decode : decodes_) {
+    decode.info.window_tokens = 64;
+    decode.load.window_blocks_free = 4;
+  }
+  EXPECT_EQ(place(LocalPrefill::kNever, request(1000)), "p0>d0,d1 never");
+  decodes_[0].load.window_blocks_free = 3;  // 3 of the window, 1 for its choice
+  EXPECT_EQ(place(LocalPrefill::kNever, request(1000)), "p0>d1,d0 never");
+  EXPECT_EQ(place(LocalPrefill::kNever, request(40)), "p0>d0,d1 never");
+  decodes_[1].info.blocks_total = decodes_[1].load.blocks_free = 0;
+  EXPECT_EQ(place(LocalPrefill::kNever, request(1000)), "p0>d1,d0 never") << "windows alone";
+}
+
+TEST_F(PlacementTest, PredictsTheBytesOfTheWindowOnly) {
+  for (WorkerState& decode : decodes_) {
+    decode.info.kv_bytes_per_token = 0;
+    decode.info.window_kv_bytes_per_token = 1'000'000;
+    decode.info.window_tokens = 10;
+    decode.load.window_blocks_free = 64;
+  }
+  decodes_[0].info.window_tokens = 200;
+  EXPECT_EQ(place(LocalPrefill::kNever, request(1000)), "p0>d1,d0 never");
+}
+
 TEST_F(PlacementTest, SpreadsStreamsOverDecodeWorkers) {
   decodes_[0].assigned_choices = 3;
   EXPECT_EQ(place(LocalPrefill::kNever, request(100)), "p0>d1,d0 never");

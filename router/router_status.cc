@@ -27,6 +27,10 @@ void write_worker(JsonText& json, const WorkerState& worker) {
   json.open_object().text("name", worker.info.name).text("role", role_name(worker));
   json.text("state", worker.health == WorkerHealth::kReady ? "ready" : "draining");
   json.count("blocks_total", load.blocks_total).count("blocks_free", load.blocks_free);
+  if (load.window_blocks_total > 0) {
+    json.count("window_blocks_total", load.window_blocks_total);
+    json.count("window_blocks_free", load.window_blocks_free);
+  }
   json.count("running", load.running).count("waiting", load.waiting);
   json.count("queued_tokens", load.waiting_tokens);
   json.number("prefill_tokens_per_s", recent.prefill_tokens_per_s);

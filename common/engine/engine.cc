@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/engine/cache_shape.h"
 #include "common/engine/step.h"
 #include "common/kv_cache/prefault.h"
 #include "common/model/open_model.h"
@@ -16,7 +17,6 @@ namespace baton::engine {
 namespace {
 
 constexpr int kMaxBatchTokens = 1 << 20;
-constexpr uint64_t kMaxBlocks = uint64_t{1} << 30;
 
 model::ParallelFor parallel_for(device::ComputeTeam& team) {
   return [&team](int n, const std::function<void(int)>& body) {
@@ -44,26 +44,6 @@ Status check(const EngineOptions& options) {
                             ", expected 0 (the model's own) or more");
   }
   return Status();
-}
-
-// How many blocks every rank gets.
-Result<int> pool_blocks(const EngineOptions& options, const kv_cache::KvLayout& layout,
-                        const model::SegmentPlan& plan) {
-  if (options.blocks > 0) {
-    return options.blocks;
-  }
-  size_t block_bytes = 0;
-  for (const kv_cache::HeadRange& heads : plan.head_map()) {
-    block_bytes += layout.block_bytes(heads.count()) * size_t(layout.groups.front().layers);
-  }
-  const uint64_t blocks = options.kv_bytes / block_bytes;
-  if (options.blocks < 0 || blocks < 1 || blocks > kMaxBlocks) {
-    return invalid_argument("engine: " + std::to_string(options.kv_bytes) +
-                            " bytes of KV memory are " + std::to_string(blocks) + " blocks of " +
-                            std::to_string(block_bytes) + " bytes, expected 1.." +
-                            std::to_string(kMaxBlocks));
-  }
-  return static_cast<int>(blocks);
 }
 
 }  // namespace
@@ -125,14 +105,10 @@ Status Engine::State::load() {
   BATON_ASSIGN_OR_RETURN(
       weights, model::Weights::load(std::move(opened.file), description, plan, pool,
                                     parallel_for(*team), {.folders = options.packed_folders}));
-  kv_cache::KvLayout layout;
-  layout.groups = {{.layers = description.layers,
-                    .kv_heads = description.kv_heads,
-                    .k_dim = description.head_dim,
-                    .v_dim = description.head_dim}};
-  layout.block_tokens = options.block_tokens;
-  BATON_RETURN_IF_ERROR(kv_cache::validate(layout));
-  BATON_ASSIGN_OR_RETURN(const int blocks, pool_blocks(options, layout, plan));
+  BATON_ASSIGN_OR_RETURN(const kv_cache::KvLayout layout,
+                         cache_layout(description, options.block_tokens));
+  BATON_ASSIGN_OR_RETURN(const std::vector<int> blocks,
+                         cache_blocks(options, layout, plan, description.max_context));
   for (int rank = 0; rank < team->ranks(); ++rank) {
     BATON_ASSIGN_OR_RETURN(
         kv_cache::KvPool kv,

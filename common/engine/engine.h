@@ -44,7 +44,11 @@ struct SequencePlan {
   SequenceId id;
   std::vector<TokenId> tokens;  // new tokens, at positions first_position..
   int first_position = 0;
-  std::vector<BlockId> blocks;  // block table from position 0; covers all new tokens
+  // Block tables from position 0 of the cache's groups: of its first one, and of its second, which
+  // is one of windows, if it has two. They cover all new tokens; a window group's needs no block
+  // that the first new token does not see (kNoBlock).
+  std::vector<BlockId> blocks;
+  std::vector<BlockId> window_blocks;
   LogitsWanted logits = LogitsWanted::kNone;
   bool return_logits = false;  // copy the f32 rows into the output
   // Of the first rows, the token after each, whose log-probability is wanted together with the
@@ -57,11 +61,13 @@ struct SequencePlan {
 struct BlockCopy {
   BlockId from = kNoBlock;
   BlockId to = kNoBlock;
+  int group = 0;
 };
 
 struct BatchPlan {
-  std::vector<BlockCopy> copies;     // done first (copy on write), on all layers and ranks
-  std::vector<BlockId> zero_values;  // then: V of blocks with a new owner
+  std::vector<BlockCopy> copies;            // done first (copy on write), on all layers and ranks
+  std::vector<BlockId> zero_values;         // then: V of blocks with a new owner
+  std::vector<BlockId> window_zero_values;  // the same of the second group
   std::vector<SequencePlan> sequences;
 
   int total_tokens() const;
@@ -91,7 +97,9 @@ struct EngineOptions {
   device::TeamOptions team;  // ranks = tensor parallel degree
   int segments = 1;          // S; the degree divides it
   int block_tokens = 32;
-  int blocks = 0;         // of the KV pool, on every rank; 0 = as many as kv_bytes hold
+  // Of the KV pool, on every rank: blocks of its first group; 0 = as many as kv_bytes hold.
+  int blocks = 0;
+  int window_blocks = 0;  // of its second group; 0 = in proportion (cache_shape.h)
   uint64_t kv_bytes = 0;  // of the KV pool, all ranks together
   // Whether the pool's memory is touched before create() returns, or by a thread of its own
   // afterwards, which serves sooner (kv_cache/prefault.h).

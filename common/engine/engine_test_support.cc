@@ -25,6 +25,7 @@ EngineOptions options_of(const EngineSetup& setup) {
   options.segments = setup.segments;
   options.block_tokens = setup.block_tokens;
   options.blocks = setup.blocks;
+  options.window_blocks = setup.blocks;
   options.max_batch_tokens = setup.max_batch_tokens;
   options.max_context = setup.max_context;
   return options;
@@ -52,20 +53,22 @@ TokenId arg_max(const std::vector<float>& logits) {
 Driver::Driver(Engine& engine, uint64_t seed, bool prefix_cache)
     : engine_(engine),
       prefix_cache_(prefix_cache),
-      pool_({.blocks = engine.pool(0).blocks(),
-             .block_tokens = engine.pool(0).layout().block_tokens,
-             .prefix_cache = prefix_cache,
-             .root = {}}) {
+      pools_({.groups = engine.pool(0).layout().groups,
+              .blocks = engine.pool(0).group_blocks(),
+              .block_tokens = engine.pool(0).layout().block_tokens,
+              .prefix_cache = prefix_cache,
+              .root = {}}) {
   for (int rank = 0; rank < engine.ranks(); ++rank) {
     engine.pool(rank).fill(0xFFFF);
   }
   // Blocks come back in random order, and go out in that order again.
-  std::vector<kv_cache::BlockLease> leases;
-  for (int i = 0; i < pool_.total(); ++i) {
-    leases.push_back(pool_.allocate(1).value());
+  for (int g = 0; g < pools_.groups(); ++g) {
+    std::vector<kv_cache::BlockLease> leases;
+    for (int i = 0; i < pools_.pool(g).total(); ++i) {
+      leases.push_back(pools_.pool(g).allocate(1).value());
+    }
+    std::ranges::shuffle(leases, std::mt19937_64(seed + static_cast<uint64_t>(g)));
   }
-  std::ranges::shuffle(leases, std::mt19937_64(seed));
-  leases.clear();
 }
 
 Trace Driver::run(const Request& request) { return run(std::vector<Request>{request}).front(); }
@@ -102,25 +105,29 @@ std::vector<Trace> Driver::run(const std::vector<Request>& requests) {
 
 void Driver::plan(Running& running, int room, BatchPlan& batch) {
   if (running.computed == 0 && prefix_cache_) {
-    kv_cache::BlockPool::Hit hit =
-        pool_.match(running.tokens, static_cast<int>(running.tokens.size()) - 1);
+    kv_cache::BlockPools::Hit hit =
+        pools_.match(running.tokens, static_cast<int>(running.tokens.size()) - 1);
     running.computed = hit.tokens;
     running.blocks = std::move(hit.blocks);
   }
   const int count = std::min(
       {static_cast<int>(running.tokens.size()) - running.computed, running.request->chunk, room});
   BATON_CHECK(count > 0, "the test's batch is too large");
-  const int needed =
-      pool_.blocks_for(running.computed + count) - static_cast<int>(running.blocks.size());
-  kv_cache::BlockLease fresh = pool_.allocate(needed).value();
-  batch.zero_values.insert(batch.zero_values.end(), fresh.ids().begin(), fresh.ids().end());
-  running.blocks.append(std::move(fresh));
   SequencePlan sequence;
+  for (int g = 0; g < pools_.groups(); ++g) {
+    kv_cache::BlockLease& lease = running.blocks[static_cast<size_t>(g)];
+    const int needed = pools_.blocks_for(running.computed + count) - static_cast<int>(lease.size());
+    kv_cache::BlockLease fresh = pools_.pool(g).allocate(needed).value();
+    std::vector<BlockId>& zero = g == 0 ? batch.zero_values : batch.window_zero_values;
+    zero.insert(zero.end(), fresh.ids().begin(), fresh.ids().end());
+    lease.append(std::move(fresh));
+    (g == 0 ? sequence.blocks : sequence.window_blocks)
+        .assign(lease.ids().begin(), lease.ids().end());
+  }
   sequence.id = running.id;
   sequence.tokens.assign(running.tokens.begin() + running.computed,
                          running.tokens.begin() + running.computed + count);
   sequence.first_position = running.computed;
-  sequence.blocks.assign(running.blocks.ids().begin(), running.blocks.ids().end());
   if (running.computed + count == static_cast<int>(running.tokens.size())) {
     sequence.logits = LogitsWanted::kLast;
     sequence.return_logits = true;
@@ -132,14 +139,23 @@ void Driver::take(Running& running, int count, SequenceOutput& output) {
   BATON_CHECK(output.error.ok(), output.error.to_string());
   running.computed += count;
   running.trace->computed_tokens += count;
+  pools_.publish(std::span(running.tokens).first(static_cast<size_t>(running.computed)),
+                 running.blocks, 0);
+  for (int g = 0; g < pools_.groups(); ++g) {
+    kv_cache::BlockLease& lease = running.blocks[static_cast<size_t>(g)];
+    const auto first = static_cast<size_t>(pools_.first_block(g, running.computed));
+    wipe(g, lease.ids().first(first));
+    lease.vacate_front(first);
+    if (pools_.group(g).kind == kv_cache::CacheKind::kWindow) {
+      most_window_blocks = std::max(most_window_blocks, static_cast<int>(lease.held()));
+    }
+  }
   if (output.logits.empty()) {
     return;
   }
   running.trace->tokens.push_back(arg_max(output.logits));
   running.trace->logits.push_back(std::move(output.logits));
   const auto outputs = static_cast<int>(running.trace->tokens.size());
-  pool_.publish(std::span(running.tokens).first(static_cast<size_t>(running.computed)),
-                running.blocks.ids(), 0);
   running.done = outputs == running.request->outputs;
   const int drop_every = running.request->drop_every;
   if (running.done || (drop_every > 0 && outputs % drop_every == 0)) {
@@ -149,19 +165,26 @@ void Driver::take(Running& running, int count, SequenceOutput& output) {
   running.tokens.push_back(running.trace->tokens.back());
 }
 
-void Driver::free_blocks(Running& running) {
-  if (!prefix_cache_) {
-    // Whoever still reads a block that is given back shall notice.
-    for (const BlockId id : running.blocks.ids()) {
-      for (int rank = 0; rank < engine_.ranks(); ++rank) {
-        const kv_cache::KvPool& pool = engine_.pool(rank);
-        for (int layer = 0; layer < pool.layers(); ++layer) {
+// Whoever still reads a block that is given back shall notice.
+void Driver::wipe(int group, std::span<const BlockId> ids) {
+  for (int rank = 0; !prefix_cache_ && rank < engine_.ranks(); ++rank) {
+    const kv_cache::KvPool& pool = engine_.pool(rank);
+    for (int layer = 0; layer < pool.layers(); ++layer) {
+      for (const BlockId id : ids) {
+        if (pool.layout().group_of(layer) == group && id != kNoBlock) {
           std::memset(pool.block(layer, id), 0xFF, pool.block_bytes());
         }
       }
     }
   }
-  running.blocks.release();
+}
+
+void Driver::free_blocks(Running& running) {
+  for (int g = 0; g < pools_.groups(); ++g) {
+    kv_cache::BlockLease& lease = running.blocks[static_cast<size_t>(g)];
+    wipe(g, lease.ids());
+    lease.release();
+  }
 }
 
 ::testing::AssertionResult same_bits(const Trace& a, const Trace& b) {

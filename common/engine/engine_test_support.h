@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/engine/engine.h"
-#include "common/kv_cache/block_pool.h"
+#include "common/kv_cache/block_pools.h"
 
 namespace baton::engine {
 
@@ -59,14 +59,16 @@ struct Trace {
 
 class Driver {
  public:
-  // Fills the KV memory with 0xFFFF (NaN) and hands blocks out in random order.
+  // Fills the KV memory with 0xFFFF (NaN) and hands blocks out in random order. What has left a
+  // window is given back and, without a prefix cache, filled so again.
   explicit Driver(Engine& engine, uint64_t seed = 1, bool prefix_cache = false);
 
   Trace run(const Request& request);
   // All at once, joined step by step.
   std::vector<Trace> run(const std::vector<Request>& requests);
 
-  const kv_cache::BlockPool& pool() const { return pool_; }
+  const kv_cache::BlockPools& pools() const { return pools_; }
+  int most_window_blocks = 0;  // that a sequence has held after a step
 
  private:
   struct Running {
@@ -75,16 +77,17 @@ class Driver {
     SequenceId id;
     std::vector<TokenId> tokens;  // prompt and outputs
     int computed = 0;
-    kv_cache::BlockLease blocks;
+    kv_cache::Leases blocks;
     bool done = false;
   };
   void plan(Running& running, int room, BatchPlan& batch);
   void take(Running& running, int count, SequenceOutput& output);
+  void wipe(int group, std::span<const BlockId> ids);
   void free_blocks(Running& running);
 
   Engine& engine_;
   bool prefix_cache_;
-  kv_cache::BlockPool pool_;
+  kv_cache::BlockPools pools_;
 };
 
 TokenId arg_max(const std::vector<float>& logits);

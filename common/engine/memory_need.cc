@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/engine/cache_shape.h"
 #include "common/model/architectures.h"
 #include "common/model/packed_store.h"
 #include "common/model/source_type.h"
@@ -114,18 +115,14 @@ Result<MemoryNeed> memory_need(const EngineOptions& options) {
   need.rest = rest_bytes(options, description);
   need.kv_cache = options.kv_bytes;
   if (options.blocks > 0) {
-    kv_cache::KvLayout layout;
-    layout.groups = {{.layers = description.layers,
-                      .kv_heads = description.kv_heads,
-                      .k_dim = description.head_dim,
-                      .v_dim = description.head_dim}};
-    layout.block_tokens = options.block_tokens;
-    BATON_RETURN_IF_ERROR(kv_cache::validate(layout));
+    BATON_ASSIGN_OR_RETURN(const kv_cache::KvLayout layout,
+                           cache_layout(description, options.block_tokens));
+    BATON_ASSIGN_OR_RETURN(const std::vector<int> blocks,
+                           cache_blocks(options, layout, plan, description.max_context));
     need.kv_cache = 0;
-    for (const kv_cache::HeadRange& heads : plan.head_map()) {
-      need.kv_cache += layout.block_bytes(heads.count()) *
-                       static_cast<uint64_t>(description.layers) *
-                       static_cast<uint64_t>(options.blocks);
+    for (int group = 0; group < layout.group_count(); ++group) {
+      need.kv_cache += group_block_bytes(layout, group, plan) *
+                       static_cast<uint64_t>(blocks[static_cast<size_t>(group)]);
     }
   }
   return need;

@@ -60,6 +60,10 @@ Difference difference_from(const std::string& model, const std::string& recorded
     sequence.logits = LogitsWanted::kAll;
     sequence.return_logits = true;
     plan->zero_values = sequence.blocks;
+    if (engine->pool(0).layout().group_count() > 1) {
+      sequence.window_blocks = sequence.blocks;
+      plan->window_zero_values = sequence.blocks;
+    }
     plan->sequences.push_back(std::move(sequence));
     const StepOutput output = engine->run(std::move(plan));
     for (const model::ReferenceRow& row : prompt.rows) {

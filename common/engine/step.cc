@@ -27,6 +27,7 @@ std::span<const model::ForwardSequence> Step::begin(std::unique_ptr<BatchPlan> p
     sequences_.push_back({.tokens = sequence.tokens,
                           .first_position = sequence.first_position,
                           .blocks = sequence.blocks,
+                          .window_blocks = sequence.window_blocks,
                           .logits = sequence.logits});
     const int rows = sequence.logits == LogitsWanted::kNone ? 0
                      : sequence.logits == LogitsWanted::kLast
@@ -71,10 +72,13 @@ void Step::change_blocks(const device::TeamThread& thread, const kv_cache::KvPoo
   // Layers are shared out, not blocks: the order within a layer matters, since a block may be
   // copied from and then be given to a new owner.
   for (int layer = thread.thread; layer < pool.layers(); layer += thread.threads) {
+    const int group = pool.layout().group_of(layer);
     for (const BlockCopy& copy : plan_->copies) {
-      pool.copy_block(layer, copy.from, copy.to);
+      if (copy.group == group) {
+        pool.copy_block(layer, copy.from, copy.to);
+      }
     }
-    for (const BlockId id : plan_->zero_values) {
+    for (const BlockId id : group == 0 ? plan_->zero_values : plan_->window_zero_values) {
       pool.zero_values(layer, id);
     }
   }

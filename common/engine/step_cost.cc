@@ -17,11 +17,6 @@ double attended(double first, double tokens, int window) {
   return first >= edge ? tokens * edge : growing(first, edge) + (end - edge) * edge;
 }
 
-// Positions whose K and V the queries read, new ones included.
-double positions_read(int first, int tokens, int window) {
-  return window > 0 ? std::min(first + tokens, window - 1 + tokens) : first + tokens;
-}
-
 }  // namespace
 
 double flops(const model::ModelDescription& model, int tokens, int first_position, int logit_rows) {
@@ -37,6 +32,15 @@ double flops(const model::ModelDescription& model, int tokens, int first_positio
   return 2 * (layer * model.layers * tokens + head * logit_rows) + 4 * query * keys;
 }
 
+double read_positions(const model::ModelDescription& model, int context, int tokens) {
+  double positions = 0;
+  for (int layer = 0; layer < model.layers; ++layer) {
+    const int window = model.window(layer);
+    positions += window > 0 ? std::min(context, window - 1 + tokens) : context;
+  }
+  return positions;
+}
+
 StepCost step_cost(const Engine& engine, const BatchPlan& plan) {
   StepCost cost;
   double positions = 0;  // of all layers together
@@ -46,10 +50,7 @@ StepCost step_cost(const Engine& engine, const BatchPlan& plan) {
                      : sequence.logits == LogitsWanted::kLast ? 1
                                                               : tokens;
     cost.flops += flops(engine.description(), tokens, sequence.first_position, rows);
-    for (int layer = 0; layer < engine.description().layers; ++layer) {
-      positions +=
-          positions_read(sequence.first_position, tokens, engine.description().window(layer));
-    }
+    positions += read_positions(engine.description(), sequence.first_position + tokens, tokens);
   }
   for (int rank = 0; rank < engine.ranks(); ++rank) {
     const kv_cache::KvPool& pool = engine.pool(rank);

@@ -12,6 +12,9 @@ namespace baton::engine {
 // window attend to what is in it. Biases, norms and activations are not counted.
 double flops(const model::ModelDescription& model, int tokens, int first_position, int logit_rows);
 
+// Positions whose K and V are read for the last `tokens` of `context` tokens, sum of all layers.
+double read_positions(const model::ModelDescription& model, int context, int tokens);
+
 struct StepCost {
   double flops = 0;
   // All weights once, and the KV of every sequence up to its last new token, as far as a layer's

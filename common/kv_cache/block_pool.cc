@@ -5,13 +5,8 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/prefix_hash/prefix_hash.h"
 
 namespace baton::kv_cache {
-
-U128 cache_root(const U128& model_hash, std::string_view numerics, int segments) {
-  return prefix_hash::root_hash(model_hash, numerics, segments, {});
-}
 
 namespace {
 
@@ -21,13 +16,16 @@ constexpr size_t kMaxPendingEvents = size_t{1} << 16;
 }  // namespace
 
 BlockLease::BlockLease(BlockLease&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), ids_(std::exchange(other.ids_, {})) {}
+    : pool_(std::exchange(other.pool_, nullptr)),
+      ids_(std::exchange(other.ids_, {})),
+      vacant_(std::exchange(other.vacant_, 0)) {}
 
 BlockLease& BlockLease::operator=(BlockLease&& other) noexcept {
   if (this != &other) {
     release();
     pool_ = std::exchange(other.pool_, nullptr);
     ids_ = std::exchange(other.ids_, {});
+    vacant_ = std::exchange(other.vacant_, 0);
   }
   return *this;
 }
@@ -37,30 +35,47 @@ void BlockLease::append(BlockLease&& more) {
     return;
   }
   BATON_CHECK(pool_ == nullptr || pool_ == more.pool_, "leases of one pool");
+  BATON_CHECK(more.vacant_ == 0, "empty places lie at the front");
   pool_ = more.pool_;
   ids_.insert(ids_.end(), more.ids_.begin(), more.ids_.end());
   more.ids_.clear();
 }
 
 BlockLease BlockLease::share() const {
-  for (const BlockId id : ids_) {
-    pool_->add_reference(id);
-  }
-  return BlockLease(pool_, ids_);
+  BlockLease shared = pool_ == nullptr ? BlockLease(nullptr, ids_) : pool_->hold(ids_);
+  shared.vacant_ = vacant_;
+  return shared;
 }
 
 void BlockLease::truncate(size_t count) {
   // The last block goes first, here and in release(): eviction takes the oldest, and a prefix that
   // has lost its tail is still of use, one that has lost its head is not.
-  while (ids_.size() > count) {
+  while (ids_.size() > std::max(count, vacant_)) {
     pool_->drop_reference(ids_.back());
     ids_.pop_back();
+  }
+  if (ids_.size() > count) {
+    ids_.resize(count);
+    vacant_ = count;
+  }
+}
+
+void BlockLease::vacate_front(size_t count) {
+  for (; vacant_ < count; ++vacant_) {
+    if (vacant_ == ids_.size()) {
+      ids_.resize(count, kNoBlock);
+      vacant_ = count;
+      return;
+    }
+    pool_->drop_reference(ids_[vacant_]);
+    ids_[vacant_] = kNoBlock;
   }
 }
 
 void BlockLease::replace(size_t index, BlockLease&& single) {
-  BATON_CHECK(index < ids_.size() && single.size() == 1 && single.pool_ == pool_,
-              "one block of the same pool replaces one of ours");
+  BATON_CHECK(
+      index >= vacant_ && index < ids_.size() && single.size() == 1 && single.pool_ == pool_,
+      "one block of the same pool replaces one of ours");
   pool_->drop_reference(ids_[index]);
   ids_[index] = single.ids_.front();
   single.ids_.clear();
@@ -124,50 +139,21 @@ void BlockPool::mark_quarantined(const BlockLease& lease) { mark(lease, State::k
 void BlockPool::mark_active(const BlockLease& lease) { mark(lease, State::kActive); }
 
 void BlockPool::mark(const BlockLease& lease, State state) {
-  for (const BlockId id : lease.ids()) {
+  for (const BlockId id : lease.ids().subspan(lease.vacant_)) {
     BATON_CHECK(!shared(id), "only a private block is reserved or quarantined");
     set_state(id, state);
   }
 }
 
-BlockPool::Hit BlockPool::match(std::span<const TokenId> tokens, int max_tokens,
-                                std::string_view tenant_salt) {
-  stats_.query_tokens += tokens.size();
-  const size_t limit = std::min(tokens.size(), static_cast<size_t>(std::max(max_tokens, 0)));
-  std::vector<BlockId> ids = find_prefix(tokens.first(limit), tenant_salt);
-  for (const BlockId id : ids) {
+BlockLease BlockPool::hold(std::vector<BlockId> ids) {
+  BlockLease lease(this, std::move(ids));
+  while (lease.vacant_ < lease.ids_.size() && lease.ids_[lease.vacant_] == kNoBlock) {
+    ++lease.vacant_;
+  }
+  for (const BlockId id : lease.ids().subspan(lease.vacant_)) {
     add_reference(id);
   }
-  Hit hit;
-  hit.tokens = static_cast<int>(ids.size()) * options_.block_tokens;
-  hit.blocks = BlockLease(this, std::move(ids));
-  stats_.hit_tokens += static_cast<uint64_t>(hit.tokens);
-  return hit;
-}
-
-int BlockPool::peek(std::span<const TokenId> tokens, std::string_view tenant_salt) const {
-  return static_cast<int>(find_prefix(tokens, tenant_salt).size()) * options_.block_tokens;
-}
-
-std::vector<BlockId> BlockPool::find_prefix(std::span<const TokenId> tokens,
-                                            std::string_view tenant_salt) const {
-  std::vector<BlockId> ids;
-  if (!options_.prefix_cache) {
-    return ids;
-  }
-  const auto size = static_cast<size_t>(options_.block_tokens);
-  U128 parent = prefix_hash::tenant_root(options_.root, tenant_salt);
-  for (size_t begin = 0; begin + size <= tokens.size(); begin += size) {
-    const auto block_tokens = tokens.subspan(begin, size);
-    const U128 hash = prefix_hash::block_hash(parent, block_tokens);
-    const BlockId id = find(hash, parent, block_tokens);
-    if (id == kNoBlock) {
-      break;
-    }
-    ids.push_back(id);
-    parent = hash;
-  }
-  return ids;
+  return lease;
 }
 
 BlockId BlockPool::find(const U128& hash, const U128& parent,
@@ -181,27 +167,11 @@ BlockId BlockPool::find(const U128& hash, const U128& parent,
   return equal ? entry->second : kNoBlock;
 }
 
-void BlockPool::publish(std::span<const TokenId> tokens, std::span<const BlockId> blocks,
-                        size_t first_block, std::string_view tenant_salt) {
+void BlockPool::enter(BlockId id, const U128& hash, const U128& parent,
+                      std::span<const TokenId> tokens) {
   if (!options_.prefix_cache) {
     return;
   }
-  const auto size = static_cast<size_t>(options_.block_tokens);
-  const size_t full = tokens.size() / size;
-  BATON_CHECK(full <= blocks.size(), "every full block has an id");
-  U128 parent = prefix_hash::tenant_root(options_.root, tenant_salt);
-  for (size_t i = 0; i < full; ++i) {
-    const auto block_tokens = tokens.subspan(i * size, size);
-    const U128 hash = prefix_hash::block_hash(parent, block_tokens);
-    if (i >= first_block) {
-      enter(blocks[i], hash, parent, block_tokens);
-    }
-    parent = hash;
-  }
-}
-
-void BlockPool::enter(BlockId id, const U128& hash, const U128& parent,
-                      std::span<const TokenId> tokens) {
   BATON_CHECK(id < blocks_.size() && blocks_[id].state == State::kActive,
               "a block is published by a sequence that holds it");
   Block& block = blocks_[id];
@@ -228,8 +198,6 @@ void BlockPool::drop_cache() {
     remove_from_index(index_.begin()->second);
   }
 }
-
-BlockPool::CacheStats BlockPool::stats() const { return stats_; }
 
 BlockPool::Events BlockPool::take_events(size_t limit) {
   Events taken = std::exchange(events_, {});
@@ -282,7 +250,7 @@ void BlockPool::evict_oldest() {
   remove_from_index(id);
   free_.push_back(id);
   set_state(id, State::kFree);
-  ++stats_.evictions;
+  ++evictions_;
 }
 
 void BlockPool::remove_from_index(BlockId id) {

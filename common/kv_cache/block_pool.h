@@ -1,8 +1,8 @@
 #pragma once
 
-// Who owns which block: reference counts, the free list, and the prefix cache (full blocks found by
-// chained hash, least recently used first out). Owned and used by one thread, the worker loop; no
-// locks. Memory is elsewhere (kv_pool.h).
+// Who owns which block of a cache group: reference counts, the free list, and the prefix cache
+// (full blocks found by chained hash, least recently used first out). Owned and used by one thread,
+// the worker loop; no locks. Memory is elsewhere (kv_pool.h), the groups together in block_pools.h.
 //
 // A block is in exactly one state:
 //   free         nobody has it, its contents mean nothing
@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <list>
 #include <span>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -26,8 +25,9 @@ namespace baton::kv_cache {
 
 class BlockPool;
 
-// References on an ordered list of blocks, given back on destruction. Move-only; lives no longer
-// than its pool and stays on the pool's thread.
+// References on an ordered list of blocks, given back on destruction. Places at its front may be
+// empty (kNoBlock): what a window has left behind. Move-only; lives no longer than its pool and
+// stays on the pool's thread.
 class BlockLease {
  public:
   BlockLease() = default;
@@ -41,6 +41,10 @@ class BlockLease {
   void append(BlockLease&& more);  // the blocks of `more` follow ours
   BlockLease share() const;        // one more reference on each block
   void truncate(size_t count);     // gives back all but the first `count`
+  // Gives back the first `count` places, which stay as empty ones; places that are not there yet
+  // are added, so that size() >= count.
+  void vacate_front(size_t count);
+  size_t held() const { return ids_.size() - vacant_; }  // places that are not empty
   // Puts a private copy in place of a shared block: the caller plans the copy of the contents.
   void replace(size_t index, BlockLease&& single);
   void release();
@@ -50,10 +54,8 @@ class BlockLease {
   BlockLease(BlockPool* pool, std::vector<BlockId> ids) : pool_(pool), ids_(std::move(ids)) {}
   BlockPool* pool_ = nullptr;
   std::vector<BlockId> ids_;
+  size_t vacant_ = 0;  // empty places at the front
 };
-
-// The root of a worker's cache: what KV depends on besides the tokens (prefix_hash::root_hash).
-U128 cache_root(const U128& model_hash, std::string_view numerics, int segments);
 
 struct BlockCounts {
   int free = 0, active = 0, cached = 0, reserved = 0, quarantined = 0;
@@ -65,7 +67,6 @@ class BlockPool {
     int blocks = 0;
     int block_tokens = 32;
     bool prefix_cache = true;
-    U128 root;  // cache_root(); salts given below are applied to it
   };
   explicit BlockPool(const Options& options);
   // Every lease must be gone.
@@ -92,27 +93,18 @@ class BlockPool {
   void mark_quarantined(const BlockLease& lease);
   void mark_active(const BlockLease& lease);
 
-  // The longest cached prefix in full blocks, at most `max_tokens` tokens, with one reference on
-  // each block. Compares parent and token ids, not the hash alone. Counts query and hit tokens.
-  struct Hit {
-    BlockLease blocks;
-    int tokens = 0;
-  };
-  Hit match(std::span<const TokenId> tokens, int max_tokens, std::string_view tenant_salt = {});
-  // How many tokens match() would find, without taking references or counting.
-  int peek(std::span<const TokenId> tokens, std::string_view tenant_salt = {}) const;
-  // Enters the full blocks of `tokens` (ids in order in `blocks`) into the index, from block
-  // `first_block` on: all of a prompt's at its end, a generated one when it is full. A block whose
-  // content is there already under another id is left out. O(tokens).
-  void publish(std::span<const TokenId> tokens, std::span<const BlockId> blocks, size_t first_block,
-               std::string_view tenant_salt = {});
+  // The index; block_pools.h looks prefixes up and publishes them. The block that holds `tokens`
+  // after `parent`; kNoBlock if none, or if only the hash is equal.
+  BlockId find(const U128& hash, const U128& parent, std::span<const TokenId> tokens) const;
+  // One reference more on each; empty places at the front stay so.
+  BlockLease hold(std::vector<BlockId> ids);
+  // Enters a full block that an active lease holds, unless its content is there already.
+  void enter(BlockId id, const U128& hash, const U128& parent, std::span<const TokenId> tokens);
+
   // Empties the index: cached blocks become free, blocks in use stay but are found no more.
   void drop_cache();
 
-  struct CacheStats {
-    uint64_t query_tokens = 0, hit_tokens = 0, evictions = 0;
-  };
-  CacheStats stats() const;
+  uint64_t evictions() const { return evictions_; }
 
   // Hashes that entered or left the index since the last call, for the router's view (hints),
   // oldest first. At most `limit` of each kind; what does not fit is dropped and `overflow` is set.
@@ -130,11 +122,6 @@ class BlockPool {
   void mark(const BlockLease& lease, State state);
   void set_state(BlockId id, State state);
   int& count_of(State state);
-  std::vector<BlockId> find_prefix(std::span<const TokenId> tokens,
-                                   std::string_view tenant_salt) const;
-  // The block that holds `tokens` after `parent`; kNoBlock if none, or if only the hash is equal.
-  BlockId find(const U128& hash, const U128& parent, std::span<const TokenId> tokens) const;
-  void enter(BlockId id, const U128& hash, const U128& parent, std::span<const TokenId> tokens);
   void evict_oldest();
   void remove_from_index(BlockId id);
   void note_event(std::vector<U128>& list, const U128& hash);
@@ -154,7 +141,7 @@ class BlockPool {
   std::list<BlockId> lru_;  // cached blocks, oldest first
   std::unordered_map<U128, BlockId> index_;
   BlockCounts counts_;
-  CacheStats stats_;
+  uint64_t evictions_ = 0;
   Events events_;
 };
 

@@ -9,16 +9,50 @@
 #include <set>
 #include <string>
 
-#include "common/prefix_hash/prefix_hash.h"
+#include "common/kv_cache/block_pools.h"
 
 namespace baton::kv_cache {
 namespace {
 
 constexpr int kBlockTokens = 4;
 
-BlockPool::Options options(int blocks) {
-  return {.blocks = blocks, .block_tokens = kBlockTokens, .prefix_cache = true, .root = {7, 9}};
+BlockPools::Options options(int blocks) {
+  return {.groups = {{.layers = 1}},
+          .blocks = {blocks},
+          .block_tokens = kBlockTokens,
+          .prefix_cache = true,
+          .root = {7, 9}};
 }
+
+// The pool of a model of full layers, with its prefix cache.
+class CachedPool {
+ public:
+  explicit CachedPool(const BlockPools::Options& options) : pools_(options) {}
+  BlockPool* operator->() { return &pools_.pool(0); }
+  BlockPool& operator*() { return pools_.pool(0); }
+
+  struct Hit {
+    BlockLease blocks;
+    int tokens = 0;
+  };
+  Hit match(const std::vector<TokenId>& tokens, int most, std::string_view salt = {}) {
+    BlockPools::Hit hit = pools_.match(tokens, most, salt);
+    return {std::move(hit.blocks[0]), hit.tokens};
+  }
+  int peek(const std::vector<TokenId>& tokens, std::string_view salt = {}) const {
+    return pools_.peek(tokens, static_cast<int>(tokens.size()), salt);
+  }
+  void publish(const std::vector<TokenId>& tokens, const BlockLease& lease, size_t first_block,
+               std::string_view salt = {}) {
+    Leases tables;
+    tables[0] = lease.share();
+    pools_.publish(tokens, tables, first_block, salt);
+  }
+  BlockPools::CacheStats stats() const { return pools_.stats(); }
+
+ private:
+  BlockPools pools_;
+};
 
 std::vector<TokenId> tokens_from(int first, int count) {
   std::vector<TokenId> tokens(static_cast<size_t>(count));
@@ -26,80 +60,80 @@ std::vector<TokenId> tokens_from(int first, int count) {
   return tokens;
 }
 
-BlockLease take(BlockPool& pool, int count) {
-  Result<BlockLease> lease = pool.allocate(count);
+BlockLease take(CachedPool& pool, int count) {
+  Result<BlockLease> lease = pool->allocate(count);
   EXPECT_TRUE(lease.ok()) << lease.status().to_string();
   return std::move(lease).value();
 }
 
-void publish_and_release(BlockPool& pool, const std::vector<TokenId>& tokens) {
-  const BlockLease lease = take(pool, pool.blocks_for(static_cast<int>(tokens.size())));
-  pool.publish(tokens, lease.ids(), 0);
+void publish_and_release(CachedPool& pool, const std::vector<TokenId>& tokens) {
+  const BlockLease lease = take(pool, pool->blocks_for(static_cast<int>(tokens.size())));
+  pool.publish(tokens, lease, 0);
 }
 
 TEST(BlockPoolTest, ReturnsEveryBlockWhenLeaseDies) {
-  BlockPool pool(options(8));
+  CachedPool pool(options(8));
   {
     BlockLease lease = take(pool, 5);
     EXPECT_EQ(std::set(lease.ids().begin(), lease.ids().end()).size(), 5u);
-    EXPECT_EQ(pool.counts().active, 5);
+    EXPECT_EQ(pool->counts().active, 5);
     BlockLease moved = std::move(lease);
     EXPECT_TRUE(lease.empty());
     EXPECT_EQ(moved.size(), 5u);
     moved.truncate(2);
-    EXPECT_EQ(pool.available(), 6);
+    EXPECT_EQ(pool->available(), 6);
   }
-  EXPECT_EQ(pool.counts().free, 8);
+  EXPECT_EQ(pool->counts().free, 8);
 }
 
 TEST(BlockPoolTest, RefusesMoreThanAvailableAndChangesNothing) {
-  BlockPool pool(options(4));
+  CachedPool pool(options(4));
   publish_and_release(pool, tokens_from(0, 8));
   const BlockLease lease = take(pool, 1);
-  EXPECT_EQ(pool.allocate(4).status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(pool.counts().cached, 2);
-  EXPECT_EQ(pool.counts().free, 1);
+  EXPECT_EQ(pool->allocate(4).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(pool->counts().cached, 2);
+  EXPECT_EQ(pool->counts().free, 1);
   EXPECT_EQ(pool.peek(tokens_from(0, 8)), 8);
 }
 
 TEST(BlockPoolTest, RoundsBlocksUp) {
-  BlockPool pool(options(1));
-  EXPECT_EQ(pool.blocks_for(0), 0);
-  EXPECT_EQ(pool.blocks_for(1), 1);
-  EXPECT_EQ(pool.blocks_for(4), 1);
-  EXPECT_EQ(pool.blocks_for(5), 2);
+  CachedPool pool(options(1));
+  EXPECT_EQ(pool->blocks_for(0), 0);
+  EXPECT_EQ(pool->blocks_for(1), 1);
+  EXPECT_EQ(pool->blocks_for(4), 1);
+  EXPECT_EQ(pool->blocks_for(5), 2);
 }
 
 TEST(BlockPoolTest, FindsThePublishedPrefixInFullBlocks) {
-  BlockPool pool(options(8));
+  CachedPool pool(options(8));
   const std::vector<TokenId> prompt = tokens_from(0, 14);
   std::vector<BlockId> ids;
   {
     const BlockLease lease = take(pool, 4);
     ids.assign(lease.ids().begin(), lease.ids().end());
-    pool.publish(prompt, lease.ids(), 0);
+    pool.publish(prompt, lease, 0);
   }
-  EXPECT_EQ(pool.counts().cached, 3);
+  EXPECT_EQ(pool->counts().cached, 3);
   std::vector<TokenId> other = prompt;
   other[9] = 99;
   EXPECT_EQ(pool.peek(prompt), 12);
   EXPECT_EQ(pool.peek(other), 8);
 
-  BlockPool::Hit hit = pool.match(prompt, 11);
+  CachedPool::Hit hit = pool.match(prompt, 11);
   EXPECT_EQ(hit.tokens, 8);
   EXPECT_TRUE(std::ranges::equal(hit.blocks.ids(), std::span(ids).first(2)));
-  EXPECT_TRUE(pool.shared(ids[0]));
-  EXPECT_EQ(pool.counts().active, 2);
+  EXPECT_TRUE(pool->shared(ids[0]));
+  EXPECT_EQ(pool->counts().active, 2);
   EXPECT_EQ(pool.stats().query_tokens, 14u);
   EXPECT_EQ(pool.stats().hit_tokens, 8u);
 }
 
 TEST(BlockPoolTest, KeepsTenantsApart) {
-  BlockPool pool(options(8));
+  CachedPool pool(options(8));
   const std::vector<TokenId> prompt = tokens_from(0, 8);
   {
     const BlockLease lease = take(pool, 2);
-    pool.publish(prompt, lease.ids(), 0, "acme");
+    pool.publish(prompt, lease, 0, "acme");
   }
   EXPECT_EQ(pool.peek(prompt), 0);
   EXPECT_EQ(pool.peek(prompt, "acme"), 8);
@@ -107,93 +141,93 @@ TEST(BlockPoolTest, KeepsTenantsApart) {
 }
 
 TEST(BlockPoolTest, ContentThatIsThereIsLeftOut) {
-  BlockPool pool(options(8));
+  CachedPool pool(options(8));
   const std::vector<TokenId> prompt = tokens_from(0, 8);
   const BlockLease first = take(pool, 2);
   const BlockLease second = take(pool, 2);
-  pool.publish(prompt, first.ids(), 0);
-  pool.publish(prompt, second.ids(), 0);
-  EXPECT_FALSE(pool.shared(second.ids()[0]));
+  pool.publish(prompt, first, 0);
+  pool.publish(prompt, second, 0);
+  EXPECT_FALSE(pool->shared(second.ids()[0]));
   EXPECT_EQ(pool.match(prompt, 8).blocks.ids()[1], first.ids()[1]);
-  EXPECT_EQ(pool.take_events(100).added.size(), 2u);
+  EXPECT_EQ(pool->take_events(100).added.size(), 2u);
 }
 
 TEST(BlockPoolTest, EvictsTheLeastRecentlyUsedTailFirst) {
-  BlockPool pool(options(4));
+  CachedPool pool(options(4));
   publish_and_release(pool, tokens_from(0, 8));
   publish_and_release(pool, tokens_from(100, 8));
   EXPECT_EQ(pool.match(tokens_from(0, 8), 8).tokens, 8);  // used again: now the youngest
   const BlockLease lease = take(pool, 1);
   EXPECT_EQ(pool.peek(tokens_from(100, 8)), 4);
   EXPECT_EQ(pool.peek(tokens_from(0, 8)), 8);
-  EXPECT_EQ(pool.stats().evictions, 1u);
+  EXPECT_EQ(pool->evictions(), 1u);
 }
 
 TEST(BlockPoolTest, NeverEvictsAReferencedBlock) {
-  BlockPool pool(options(3));
+  CachedPool pool(options(3));
   publish_and_release(pool, tokens_from(0, 8));
-  const BlockPool::Hit hit = pool.match(tokens_from(0, 8), 8);
-  EXPECT_EQ(pool.available(), 1);
-  EXPECT_FALSE(pool.allocate(2).ok());
+  const CachedPool::Hit hit = pool.match(tokens_from(0, 8), 8);
+  EXPECT_EQ(pool->available(), 1);
+  EXPECT_FALSE(pool->allocate(2).ok());
   EXPECT_EQ(pool.peek(tokens_from(0, 8)), 8);
 }
 
 TEST(BlockPoolTest, SharesAndReplacesForCopyOnWrite) {
-  BlockPool pool(options(4));
+  CachedPool pool(options(4));
   const BlockLease first = take(pool, 2);
   BlockLease second = first.share();
-  EXPECT_TRUE(pool.shared(first.ids()[1]));
+  EXPECT_TRUE(pool->shared(first.ids()[1]));
   second.replace(1, take(pool, 1));
   EXPECT_NE(first.ids()[1], second.ids()[1]);
-  EXPECT_FALSE(pool.shared(first.ids()[1]));
-  EXPECT_EQ(pool.counts().active, 3);
+  EXPECT_FALSE(pool->shared(first.ids()[1]));
+  EXPECT_EQ(pool->counts().active, 3);
 }
 
 TEST(BlockPoolTest, CountsReservedAndQuarantinedBlocks) {
-  BlockPool pool(options(6));
+  CachedPool pool(options(6));
   BlockLease ticket = take(pool, 3);
-  pool.mark_reserved(ticket);
-  EXPECT_EQ(pool.counts().reserved, 3);
+  pool->mark_reserved(ticket);
+  EXPECT_EQ(pool->counts().reserved, 3);
   BlockLease committed = take(pool, 1);
-  pool.mark_reserved(committed);
-  pool.mark_active(committed);
-  pool.mark_quarantined(ticket);
-  EXPECT_EQ(pool.counts().quarantined, 3);
-  EXPECT_EQ(pool.counts().active, 1);
-  EXPECT_EQ(pool.available(), 2);
+  pool->mark_reserved(committed);
+  pool->mark_active(committed);
+  pool->mark_quarantined(ticket);
+  EXPECT_EQ(pool->counts().quarantined, 3);
+  EXPECT_EQ(pool->counts().active, 1);
+  EXPECT_EQ(pool->available(), 2);
   ticket.release();
-  EXPECT_EQ(pool.counts().quarantined, 0);
-  EXPECT_EQ(pool.available(), 5);
+  EXPECT_EQ(pool->counts().quarantined, 0);
+  EXPECT_EQ(pool->available(), 5);
 }
 
 TEST(BlockPoolTest, DroppedCacheIsFoundNoMore) {
-  BlockPool pool(options(6));
+  CachedPool pool(options(6));
   publish_and_release(pool, tokens_from(0, 8));
   const BlockLease held = take(pool, 1);
-  pool.publish(tokens_from(50, 4), held.ids(), 0);
-  pool.drop_cache();
+  pool.publish(tokens_from(50, 4), held, 0);
+  pool->drop_cache();
   EXPECT_EQ(pool.peek(tokens_from(0, 8)), 0);
   EXPECT_EQ(pool.peek(tokens_from(50, 4)), 0);
-  EXPECT_EQ(pool.counts().free, 5);
-  EXPECT_EQ(pool.take_events(100).removed.size(), 3u);
+  EXPECT_EQ(pool->counts().free, 5);
+  EXPECT_EQ(pool->take_events(100).removed.size(), 3u);
 }
 
 TEST(BlockPoolTest, WithoutPrefixCacheNothingIsFound) {
-  BlockPool::Options off = options(4);
+  BlockPools::Options off = options(4);
   off.prefix_cache = false;
-  BlockPool pool(off);
+  CachedPool pool(off);
   publish_and_release(pool, tokens_from(0, 8));
   EXPECT_EQ(pool.match(tokens_from(0, 8), 8).tokens, 0);
-  EXPECT_EQ(pool.counts().free, 4);
+  EXPECT_EQ(pool->counts().free, 4);
 }
 
 TEST(BlockPoolTest, EventsAreBoundedAndSaySo) {
-  BlockPool pool(options(4));
+  CachedPool pool(options(4));
   publish_and_release(pool, tokens_from(0, 16));
-  BlockPool::Events events = pool.take_events(2);
+  BlockPool::Events events = pool->take_events(2);
   EXPECT_EQ(events.added.size(), 2u);
   EXPECT_TRUE(events.overflow);
-  events = pool.take_events(2);
+  events = pool->take_events(2);
   EXPECT_TRUE(events.added.empty());
   EXPECT_FALSE(events.overflow);
 }
@@ -223,7 +257,7 @@ class PoolModel {
         break;
       case 6:
         if (pick(40) == 0) {
-          pool_.drop_cache();
+          pool_->drop_cache();
           added_.clear();
         }
         break;
@@ -257,16 +291,16 @@ class PoolModel {
   void start_sequence() {
     std::vector<TokenId> tokens = random_tokens();
     const int peeked = pool_.peek(tokens);
-    BlockPool::Hit hit = pool_.match(tokens, static_cast<int>(tokens.size()));
+    CachedPool::Hit hit = pool_.match(tokens, static_cast<int>(tokens.size()));
     EXPECT_EQ(hit.tokens, peeked);
     EXPECT_EQ(hit.tokens, static_cast<int>(hit.blocks.size()) * kBlockTokens);
     // A hit is content that some sequence has published.
     for (int t = kBlockTokens; t <= hit.tokens; t += kBlockTokens) {
       EXPECT_TRUE(added_.contains({tokens.begin(), tokens.begin() + t}));
     }
-    const int more = pool_.blocks_for(static_cast<int>(tokens.size()) - hit.tokens);
-    const bool fits = more <= pool_.available();
-    Result<BlockLease> rest = pool_.allocate(more);
+    const int more = pool_->blocks_for(static_cast<int>(tokens.size()) - hit.tokens);
+    const bool fits = more <= pool_->available();
+    Result<BlockLease> rest = pool_->allocate(more);
     ASSERT_EQ(rest.ok(), fits);
     if (!fits) {
       return;
@@ -276,7 +310,7 @@ class PoolModel {
     sequence.lease = std::move(hit.blocks);
     sequence.lease.append(std::move(rest).value());
     if (pick(3) > 0) {
-      pool_.publish(tokens, sequence.lease.ids(), first_new);
+      pool_.publish(tokens, sequence.lease, first_new);
       for (size_t t = kBlockTokens; t <= tokens.size(); t += kBlockTokens) {
         added_.insert({tokens.begin(), tokens.begin() + static_cast<long>(t)});
       }
@@ -310,20 +344,20 @@ class PoolModel {
   void mark_sequence() {
     Sequence* sequence = some_sequence();
     if (sequence == nullptr ||
-        std::ranges::any_of(sequence->lease.ids(), [&](BlockId id) { return pool_.shared(id); })) {
+        std::ranges::any_of(sequence->lease.ids(), [&](BlockId id) { return pool_->shared(id); })) {
       return;
     }
     switch (pick(3)) {
       case 0:
-        pool_.mark_active(sequence->lease);
+        pool_->mark_active(sequence->lease);
         sequence->mark = Mark::kActive;
         break;
       case 1:
-        pool_.mark_reserved(sequence->lease);
+        pool_->mark_reserved(sequence->lease);
         sequence->mark = Mark::kReserved;
         break;
       case 2:
-        pool_.mark_quarantined(sequence->lease);
+        pool_->mark_quarantined(sequence->lease);
         sequence->mark = Mark::kQuarantined;
         break;
     }
@@ -348,17 +382,17 @@ class PoolModel {
         }
       }
     }
-    const BlockCounts counts = pool_.counts();
+    const BlockCounts counts = pool_->counts();
     ASSERT_EQ(counts.active, expected.active);
     ASSERT_EQ(counts.reserved, expected.reserved);
     ASSERT_EQ(counts.quarantined, expected.quarantined);
     ASSERT_EQ(counts.free + counts.cached, kBlocks - static_cast<int>(references.size()));
-    ASSERT_EQ(pool_.available(), counts.free + counts.cached);
+    ASSERT_EQ(pool_->available(), counts.free + counts.cached);
     for (const auto& [id, count] : references) {
-      ASSERT_TRUE(count == 1 || pool_.shared(id));
+      ASSERT_TRUE(count == 1 || pool_->shared(id));
     }
     // The router's view, kept from events alone, holds exactly what the index holds.
-    const BlockPool::Events events = pool_.take_events(1000);
+    const BlockPool::Events events = pool_->take_events(1000);
     ASSERT_FALSE(events.overflow);
     for (const U128& hash : events.added) {
       balance_[hash] += 1;
@@ -372,7 +406,7 @@ class PoolModel {
   }
 
   std::mt19937_64 random_;
-  BlockPool pool_;
+  CachedPool pool_;
   std::vector<Sequence> sequences_;
   std::set<std::vector<TokenId>> added_;
   std::map<U128, int> balance_;
@@ -396,7 +430,7 @@ TEST(BlockPoolDeathTest, AbortsWhenALeaseOutlivesItsPool) {
   EXPECT_DEATH(
       {
         BlockLease lease;
-        BlockPool pool(options(2));
+        CachedPool pool(options(2));
         lease = take(pool, 1);
       },
       "outlives");

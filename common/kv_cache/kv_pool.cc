@@ -48,30 +48,43 @@ void prefault(std::byte* memory, size_t bytes) {
 
 void KvPool::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
 
-Result<KvPool> KvPool::create(const KvLayout& layout, HeadRange heads, int blocks, Touch touch) {
+Result<KvPool> KvPool::create(const KvLayout& layout, HeadRange heads,
+                              const std::vector<int>& blocks, Touch touch) {
   BATON_RETURN_IF_ERROR(validate(layout));
-  const CacheGroup& group = layout.groups.front();
-  BATON_CHECK(heads.begin >= 0 && heads.begin < heads.end && heads.end <= group.kv_heads,
-              "the heads of a rank lie in the model");
-  if (blocks < 1) {
-    return invalid_argument("kv pool: " + std::to_string(blocks) + " blocks, expected at least 1");
+  BATON_CHECK(
+      heads.begin >= 0 && heads.begin < heads.end && heads.end <= layout.groups.front().kv_heads,
+      "the heads of a rank lie in the model");
+  BATON_CHECK(blocks.size() == layout.groups.size(), "a number of blocks for each group");
+  for (const int count : blocks) {
+    if (count < 1) {
+      return invalid_argument("kv pool: " + std::to_string(count) + " blocks, expected at least 1");
+    }
   }
   KvPool pool;
   pool.layout_ = layout;
   pool.heads_ = heads;
   pool.blocks_ = blocks;
-  pool.layers_ = group.layers;
   pool.block_bytes_ = layout.block_bytes(heads.count());
-  const size_t per_block = pool.block_bytes_ * static_cast<size_t>(group.layers);
-  if (static_cast<size_t>(blocks) > (std::numeric_limits<size_t>::max() / 4) / per_block) {
-    return resource_exhausted("kv pool: " + std::to_string(blocks) + " blocks of " +
-                              std::to_string(per_block) + " bytes do not fit an address space");
+  pool.offsets_ = {0};
+  std::string text;
+  for (const int count : blocks) {
+    text += (text.empty() ? "" : " + ") + std::to_string(count);
+  }
+  for (int layer = 0; layer < layout.layers(); ++layer) {
+    const auto count = static_cast<size_t>(pool.blocks(layout.group_of(layer)));
+    if (count > (std::numeric_limits<size_t>::max() / 4 - pool.bytes()) / pool.block_bytes_) {
+      return resource_exhausted("kv pool: " + text + " blocks of " +
+                                std::to_string(pool.block_bytes_) + " bytes in each of " +
+                                std::to_string(layout.layers()) +
+                                " layers do not fit an address space");
+    }
+    pool.offsets_.push_back(pool.bytes() + count * pool.block_bytes_);
   }
   // Rounded up, so that the whole pool can lie in huge pages.
   const size_t mapped = (pool.bytes() + kHugePage - 1) / kHugePage * kHugePage;
   const std::optional<size_t> available = available_memory_bytes();
   if (available && mapped > *available) {
-    return resource_exhausted("kv pool: " + std::to_string(blocks) + " blocks need " + mib(mapped) +
+    return resource_exhausted("kv pool: " + text + " blocks need " + mib(mapped) +
                               ", the machine has " + mib(*available) + " available");
   }
   void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -101,12 +114,6 @@ std::byte* KvPool::group(int layer, BlockId id, bool value, int head, int group)
 void KvPool::zero_values(int layer, BlockId id) const {
   const size_t half = block_bytes_ / 2;
   std::memset(block(layer, id) + half, 0, half);
-}
-
-void KvPool::zero_values(BlockId id) const {
-  for (int layer = 0; layer < layers_; ++layer) {
-    zero_values(layer, id);
-  }
 }
 
 void KvPool::copy_block(int layer, BlockId from, BlockId to) const {

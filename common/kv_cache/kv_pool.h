@@ -1,7 +1,8 @@
 #pragma once
 
 // The memory of one rank's KV blocks: [layer][block][...] as layout.h says, one allocation, made
-// at start. Block ids are the same on all ranks of a worker. Who may touch a block
+// at start. A layer has the blocks of its cache group; ids count within a group. Block ids are the
+// same on all ranks of a worker. Who may touch a block
 // when is decided by the worker loop (block_pool.h); the pool itself is only memory. Views stay
 // valid when it is moved.
 
@@ -24,17 +25,23 @@ enum class Touch : uint8_t {
 class KvPool {
  public:
   // Fails with resource_exhausted when the memory cannot be had, and as validate(layout) does.
-  // `heads` lies in the layout's heads.
-  static Result<KvPool> create(const KvLayout& layout, HeadRange heads, int blocks,
-                               Touch touch = Touch::kNow);
+  // `heads` lies in the layout's heads; `blocks` of each group.
+  static Result<KvPool> create(const KvLayout& layout, HeadRange heads,
+                               const std::vector<int>& blocks, Touch touch = Touch::kNow);
 
   const KvLayout& layout() const { return layout_; }
   HeadRange heads() const { return heads_; }
-  int blocks() const { return blocks_; }
-  int layers() const { return layers_; }
-  size_t block_bytes() const { return block_bytes_; }
-  size_t bytes() const { return layer_bytes() * layers_; }
-  std::byte* layer_base(int layer) const { return memory_.get() + layer_bytes() * layer; }
+  int blocks(int group = 0) const { return blocks_[static_cast<size_t>(group)]; }
+  const std::vector<int>& group_blocks() const { return blocks_; }
+  int layers() const { return static_cast<int>(offsets_.size()) - 1; }
+  size_t block_bytes() const { return block_bytes_; }  // of one layer
+  size_t bytes() const { return offsets_.back(); }
+  std::byte* layer_base(int layer) const {
+    return memory_.get() + offsets_[static_cast<size_t>(layer)];
+  }
+  size_t layer_bytes(int layer) const {
+    return offsets_[static_cast<size_t>(layer) + 1] - offsets_[static_cast<size_t>(layer)];
+  }
   std::byte* block(int layer, BlockId id) const {
     return layer_base(layer) + size_t{id} * block_bytes_;
   }
@@ -44,9 +51,8 @@ class KvPool {
   std::byte* group(int layer, BlockId id, bool value, int head, int group) const;
   size_t group_bytes() const;
 
-  // Zeroes the V half of a block in every layer: 0 * NaN is NaN, so a block is cleaned before its
-  // first use by a new owner (allocation on a prefill worker, GRANT on a decode worker).
-  void zero_values(BlockId id) const;
+  // Zeroes the V half of a block in a layer: 0 * NaN is NaN, so a block is cleaned before its first
+  // use by a new owner (allocation on a prefill worker, GRANT on a decode worker).
   void zero_values(int layer, BlockId id) const;
   // One layer of `from` into `to`, another block.
   void copy_block(int layer, BlockId from, BlockId to) const;
@@ -61,12 +67,11 @@ class KvPool {
     void operator()(std::byte* p) const;
   };
   KvPool() = default;
-  size_t layer_bytes() const { return block_bytes_ * static_cast<size_t>(blocks_); }
 
   KvLayout layout_;
   HeadRange heads_;
-  int blocks_ = 0;
-  int layers_ = 0;
+  std::vector<int> blocks_;      // of each group
+  std::vector<size_t> offsets_;  // of each layer, and the end
   size_t block_bytes_ = 0;
   std::unique_ptr<std::byte[], Unmap> memory_;
 };

@@ -16,7 +16,7 @@ KvLayout small_layout(int block_tokens) {
 }
 
 KvPool make(int block_tokens, HeadRange heads, int blocks) {
-  Result<KvPool> pool = KvPool::create(small_layout(block_tokens), heads, blocks);
+  Result<KvPool> pool = KvPool::create(small_layout(block_tokens), heads, {blocks});
   EXPECT_TRUE(pool.ok()) << pool.status().to_string();
   return std::move(pool).value();
 }
@@ -50,10 +50,30 @@ TEST(KvPoolTest, OrdersKeysBeforeValuesAndHeadsOutsideGroups) {
   EXPECT_EQ(pool.group(2, 1, true, 1, 0), block + pool.block_bytes() / 2);
 }
 
+TEST(KvPoolTest, ALayerHasTheBlocksOfItsGroup) {
+  KvLayout layout = small_layout(32);
+  layout.groups.push_back(layout.groups.front());
+  layout.groups[0].layers = 1;
+  layout.groups[1].layers = 2;
+  layout.groups[1].kind = CacheKind::kWindow;
+  layout.groups[1].window = 40;
+  layout.layer_groups = {1, 0, 1};
+  const KvPool pool = KvPool::create(layout, {0, 5}, {7, 2}).value();
+  EXPECT_EQ(pool.layers(), 3);
+  EXPECT_EQ(pool.blocks(0), 7);
+  EXPECT_EQ(pool.blocks(1), 2);
+  EXPECT_EQ(pool.bytes(), pool.block_bytes() * (2 + 7 + 2));
+  EXPECT_EQ(pool.layer_bytes(1), pool.block_bytes() * 7);
+  EXPECT_EQ(pool.block(1, 0), pool.block(0, 1) + pool.block_bytes());
+  EXPECT_EQ(pool.block(2, 0), pool.block(1, 6) + pool.block_bytes());
+}
+
 TEST(KvPoolTest, ZeroesValuesOfOneBlockOnly) {
   const KvPool pool = make(32, {0, 5}, 3);
   pool.fill(0xFFFF);
-  pool.zero_values(1);
+  for (int layer = 0; layer < 3; ++layer) {
+    pool.zero_values(layer, 1);
+  }
   for (int layer = 0; layer < 3; ++layer) {
     for (BlockId id = 0; id < 3; ++id) {
       for (size_t at = 0; at < pool.block_bytes(); ++at) {
@@ -78,12 +98,12 @@ TEST(KvPoolTest, CopiesABlockInOneLayer) {
 
 TEST(KvPoolTest, RefusesWhatCannotBeHad) {
   const KvLayout layout = small_layout(32);
-  EXPECT_EQ(KvPool::create(layout, {0, 5}, 0).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(KvPool::create(layout, {0, 5}, 2'000'000'000).status().code(),
+  EXPECT_EQ(KvPool::create(layout, {0, 5}, {0}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(KvPool::create(layout, {0, 5}, {2'000'000'000}).status().code(),
             StatusCode::kResourceExhausted);
   KvLayout broken = layout;
   broken.block_tokens = 5;
-  EXPECT_EQ(KvPool::create(broken, {0, 5}, 4).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(KvPool::create(broken, {0, 5}, {4}).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ constexpr int kMaxLayers = 1 << 12;
 constexpr int kMaxHeads = 1 << 12;
 constexpr int kMaxDim = 1 << 14;
 constexpr int kMaxBlockTokens = 1 << 12;
+constexpr int kMaxWindow = 1 << 28;
 
 Status out_of_range(const char* what, int value, int low, int high) {
   return invalid_argument("kv layout: " + std::string(what) + " is " + std::to_string(value) +
@@ -17,8 +18,15 @@ Status out_of_range(const char* what, int value, int low, int high) {
 }
 
 Status validate(const CacheGroup& group) {
-  if (group.kind != CacheKind::kFull || group.dtype != KvDtype::kBf16) {
-    return unsupported("kv layout: only full attention groups of bf16 are supported");
+  if ((group.kind != CacheKind::kFull && group.kind != CacheKind::kWindow) ||
+      group.dtype != KvDtype::kBf16) {
+    return unsupported("kv layout: only full and window groups of bf16 are supported");
+  }
+  if ((group.kind == CacheKind::kWindow) != (group.window > 0) || group.window < 0 ||
+      group.window > kMaxWindow) {
+    return invalid_argument("kv layout: a window of " + std::to_string(group.window) +
+                            " tokens in a group of kind " +
+                            std::to_string(static_cast<int>(group.kind)));
   }
   if (group.layers < 1 || group.layers > kMaxLayers) {
     return out_of_range("layers", group.layers, 1, kMaxLayers);
@@ -39,7 +47,44 @@ Status validate(const CacheGroup& group) {
   return Status();
 }
 
+// Two groups fit each other, and every layer is in one of them.
+Status validate_groups(const KvLayout& layout) {
+  const CacheGroup& first = layout.groups.front();
+  const CacheGroup& last = layout.groups.back();
+  if (layout.groups.size() == 2 &&
+      (first.kind != CacheKind::kFull || last.kind != CacheKind::kWindow ||
+       first.kv_heads != last.kv_heads || first.k_dim != last.k_dim || first.v_dim != last.v_dim)) {
+    return unsupported(
+        "kv layout: two groups must be a full one, then one of windows, of equal "
+        "heads and dimensions");
+  }
+  std::vector<int> layers(layout.groups.size(), 0);
+  for (const uint8_t group : layout.layer_groups) {
+    if (group >= layers.size()) {
+      return invalid_argument("kv layout: a layer of group " + std::to_string(group));
+    }
+    ++layers[group];
+  }
+  for (size_t g = 0; g < layers.size(); ++g) {
+    const bool counted = layout.groups.size() == 2 || !layout.layer_groups.empty();
+    if (counted && layers[g] != layout.groups[g].layers) {
+      return invalid_argument("kv layout: group " + std::to_string(g) + " has " +
+                              std::to_string(layers[g]) + " layers, expected " +
+                              std::to_string(layout.groups[g].layers));
+    }
+  }
+  return Status();
+}
+
 }  // namespace
+
+int KvLayout::layers() const {
+  int sum = 0;
+  for (const CacheGroup& group : groups) {
+    sum += group.layers;
+  }
+  return sum;
+}
 
 size_t KvLayout::token_bytes(int heads) const {
   const CacheGroup& group = groups.front();
@@ -47,11 +92,14 @@ size_t KvLayout::token_bytes(int heads) const {
 }
 
 Status validate(const KvLayout& layout) {
-  if (layout.groups.size() != 1) {
+  if (layout.groups.empty() || layout.groups.size() > kMaxGroups) {
     return unsupported("kv layout: " + std::to_string(layout.groups.size()) +
-                       " cache groups, expected 1");
+                       " cache groups, expected 1 or 2");
   }
-  BATON_RETURN_IF_ERROR(validate(layout.groups.front()));
+  for (const CacheGroup& group : layout.groups) {
+    BATON_RETURN_IF_ERROR(validate(group));
+  }
+  BATON_RETURN_IF_ERROR(validate_groups(layout));
   const int tokens = layout.block_tokens;
   if (tokens < kGroupTokens || tokens > kMaxBlockTokens ||
       !std::has_single_bit(static_cast<unsigned>(tokens))) {

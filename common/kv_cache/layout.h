@@ -21,10 +21,14 @@ namespace baton::kv_cache {
 inline constexpr int kGroupTokens = 32;
 
 enum class CacheKind : uint8_t {
-  kFull = 0
-};  // windows and compressed groups are kinds of their own
+  kFull = 0,    // a query sees all keys before it
+  kWindow = 1,  // a query sees the last `window` keys, its own included
+};  // compressed groups will be kinds of their own
 enum class KvDtype : uint8_t { kBf16 = 0 };
 enum class LayoutId : uint8_t { kPairs32 = 1, kCanonical = 2 };
+
+// A cache has one group, or two: first the full layers, then those with a window.
+inline constexpr int kMaxGroups = 2;
 
 // Layers that share geometry and life time of their blocks.
 struct CacheGroup {
@@ -34,14 +38,28 @@ struct CacheGroup {
   int k_dim = 0;
   int v_dim = 0;
   KvDtype dtype = KvDtype::kBf16;
+  int window = 0;  // tokens; 0 for a full group
+
+  // The first position that the query at `position`, and with it every later one, sees.
+  int first_visible(int position) const {
+    return kind == CacheKind::kFull || position < window ? 0 : position - window + 1;
+  }
   friend bool operator==(const CacheGroup&, const CacheGroup&) = default;
 };
 
 struct KvLayout {
-  std::vector<CacheGroup> groups;  // exactly one at this stage
-  int block_tokens = 32;           // power of two, multiple of 32
+  // One of any kind, or a full and a window group; equal in heads, dimensions and dtype.
+  std::vector<CacheGroup> groups;
+  // The group of each layer of the model; empty when there is one group.
+  std::vector<uint8_t> layer_groups;
+  int block_tokens = 32;  // power of two, multiple of 32
   LayoutId id = LayoutId::kPairs32;
 
+  int group_count() const { return static_cast<int>(groups.size()); }
+  int layers() const;  // of all groups
+  int group_of(int layer) const {
+    return layer_groups.empty() ? 0 : layer_groups[static_cast<size_t>(layer)];
+  }
   // Bytes of K and V of one token in one layer, `heads` heads (roofline's KVtok / layers).
   size_t token_bytes(int heads) const;
   size_t block_bytes(int heads) const { return token_bytes(heads) * block_tokens; }

@@ -19,6 +19,56 @@ TEST(KvLayoutTest, CountsBytesOfTokensAndBlocks) {
   EXPECT_EQ(layout.block_bytes(3), 768u * 32);
 }
 
+// Layers 0, 1, 3 have windows, layer 2 sees all.
+KvLayout windows() {
+  KvLayout layout = smollm();
+  layout.groups.push_back(layout.groups.front());
+  layout.groups[0].layers = 1;
+  layout.groups[1].layers = 3;
+  layout.groups[1].kind = CacheKind::kWindow;
+  layout.groups[1].window = 512;
+  layout.layer_groups = {1, 1, 0, 1};
+  return layout;
+}
+
+TEST(KvLayoutTest, HoldsAGroupOfWindowsToo) {
+  KvLayout layout = windows();
+  EXPECT_TRUE(validate(layout).ok()) << validate(layout).to_string();
+  EXPECT_EQ(layout.layers(), 4);
+  EXPECT_EQ(layout.group_of(2), 0);
+  EXPECT_EQ(layout.group_of(3), 1);
+  EXPECT_EQ(layout.groups[0].first_visible(9999), 0);
+  EXPECT_EQ(layout.groups[1].first_visible(511), 0);
+  EXPECT_EQ(layout.groups[1].first_visible(512), 1);
+  layout.groups.erase(layout.groups.begin());
+  layout.layer_groups.clear();
+  EXPECT_TRUE(validate(layout).ok()) << "windows alone";
+}
+
+TEST(KvLayoutTest, RefusesGroupsThatDoNotFitEachOther) {
+  KvLayout layout = windows();
+  layout.layer_groups[0] = 0;
+  EXPECT_EQ(validate(layout).code(), StatusCode::kInvalidArgument) << "another number of layers";
+  layout.layer_groups[0] = 2;
+  EXPECT_EQ(validate(layout).code(), StatusCode::kInvalidArgument) << "of no group";
+  layout.layer_groups.clear();
+  EXPECT_EQ(validate(layout).code(), StatusCode::kInvalidArgument) << "which layers?";
+  layout = windows();
+  layout.groups[1].kv_heads = 1;
+  EXPECT_EQ(validate(layout).code(), StatusCode::kUnsupported);
+  layout = windows();
+  std::swap(layout.groups[0], layout.groups[1]);
+  EXPECT_EQ(validate(layout).code(), StatusCode::kUnsupported);
+  for (const int window : {-1, 0, 1 << 30}) {
+    layout = windows();
+    layout.groups[1].window = window;
+    EXPECT_EQ(validate(layout).code(), StatusCode::kInvalidArgument) << window;
+  }
+  layout = smollm();
+  layout.groups[0].window = 64;
+  EXPECT_EQ(validate(layout).code(), StatusCode::kInvalidArgument) << "a full group has none";
+}
+
 TEST(KvLayoutTest, RefusesWhatItCannotHold) {
   KvLayout layout = smollm();
   layout.groups.push_back(layout.groups.front());

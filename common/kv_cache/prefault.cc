@@ -30,9 +30,8 @@ bool touch(uintptr_t begin, uintptr_t end) {
 Prefaulter::Prefaulter(std::span<const KvPool> pools, const Options& options, const Clock& clock)
     : options_(options), clock_(clock) {
   for (const KvPool& pool : pools) {
-    const size_t bytes = pool.bytes() / static_cast<size_t>(pool.layers());
     for (int layer = 0; layer < pool.layers(); ++layer) {
-      layers_.emplace_back(pool.layer_base(layer), bytes);
+      layers_.emplace_back(pool.layer_base(layer), pool.layer_bytes(layer));
     }
   }
   thread_ = std::jthread([this] {

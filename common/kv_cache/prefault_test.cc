@@ -15,7 +15,7 @@ std::vector<KvPool> make_pools(int count, int blocks, Touch touch) {
   layout.groups = {{.layers = 3, .kv_heads = 4, .k_dim = 64, .v_dim = 64}};
   std::vector<KvPool> pools;
   for (int i = 0; i < count; ++i) {
-    Result<KvPool> pool = KvPool::create(layout, {0, 4}, blocks, touch);
+    Result<KvPool> pool = KvPool::create(layout, {0, 4}, {blocks}, touch);
     EXPECT_TRUE(pool.ok()) << pool.status().to_string();
     pools.push_back(std::move(pool).value());
   }

@@ -46,11 +46,16 @@ void check_sequence(const ForwardSequence& sequence, const ModelDescription& mod
               "positions lie in the context");
   const int tokens = sequence.first_position + count;
   const int block_tokens = pool.layout().block_tokens;
-  BATON_CHECK(sequence.blocks.size() >= static_cast<size_t>(round_up(tokens, block_tokens)) /
-                                            static_cast<size_t>(block_tokens),
-              "the block table covers all tokens");
-  for (const BlockId id : sequence.blocks) {
-    BATON_CHECK(id < static_cast<BlockId>(pool.blocks()), "a block of the pool");
+  const auto covered =
+      static_cast<size_t>(round_up(tokens, block_tokens)) / static_cast<size_t>(block_tokens);
+  for (int group = 0; group < pool.layout().group_count(); ++group) {
+    const std::span<const BlockId> table = sequence.table(group);
+    BATON_CHECK(table.size() >= covered, "the block table covers all tokens");
+    const int seen =
+        pool.layout().groups[static_cast<size_t>(group)].first_visible(sequence.first_position);
+    for (const BlockId id : table.subspan(static_cast<size_t>(seen / block_tokens))) {
+      BATON_CHECK(id < static_cast<BlockId>(pool.blocks(group)), "a block of the pool");
+    }
   }
   for (const TokenId token : sequence.tokens) {
     BATON_CHECK(token >= 0 && token < model.vocab, "a token of the vocabulary");
@@ -93,12 +98,15 @@ int grown(int capacity, int needed, int limit) {
 void Forward::prepare(std::span<const ForwardSequence> sequences) {
   ForwardState& s = *state_;
   const ModelDescription& model = s.weights.description();
-  const int block_tokens = s.pools.front().layout().block_tokens;
+  const kv_cache::KvLayout& layout = s.pools.front().layout();
+  const int block_tokens = layout.block_tokens;
   s.sequences.assign(sequences.begin(), sequences.end());
   s.first_rows.clear();
   s.tokens.clear();
   s.positions.clear();
-  s.slot_blocks.clear();
+  for (std::vector<BlockId>& blocks : s.slot_blocks) {
+    blocks.clear();
+  }
   s.logits_rows.clear();
   s.context = 0;
   for (const ForwardSequence& sequence : sequences) {
@@ -113,7 +121,10 @@ void Forward::prepare(std::span<const ForwardSequence> sequences) {
       }
       s.tokens.push_back(sequence.tokens[i]);
       s.positions.push_back(position);
-      s.slot_blocks.push_back(sequence.blocks[static_cast<size_t>(position / block_tokens)]);
+      for (int group = 0; group < layout.group_count(); ++group) {
+        s.slot_blocks[static_cast<size_t>(group)].push_back(
+            sequence.table(group)[static_cast<size_t>(position / block_tokens)]);
+      }
     }
     s.context = std::max(s.context, sequence.first_position + count);
   }

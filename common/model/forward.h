@@ -40,8 +40,13 @@ enum class LogitsWanted : uint8_t {
 struct ForwardSequence {
   std::span<const TokenId> tokens;  // at positions first_position..
   int first_position = 0;
-  std::span<const BlockId> blocks;  // block table from position 0; covers all new tokens
+  // Block tables from position 0 of the cache's first group and, if it has two, of its second; they
+  // cover all new tokens and, of a window group, what the first of them sees.
+  std::span<const BlockId> blocks;
+  std::span<const BlockId> window_blocks;
   LogitsWanted logits = LogitsWanted::kNone;
+
+  std::span<const BlockId> table(int group) const { return group == 0 ? blocks : window_blocks; }
 };
 
 // Some of the rows that get logits, in the order of the batch.

@@ -219,7 +219,7 @@ void ForwardPass::store_kv(int layer) {
       .kv = kv_view(layer),
       .rope = s_.weights.rope(layer),
       .positions = s_.positions.data(),
-      .slot_block = s_.slot_blocks.data()};
+      .slot_block = s_.slot_blocks[static_cast<size_t>(group_of(layer))].data()};
   const Range mine = share(rows_, thread_.thread, thread_.threads);
   if (!mine.empty()) {
     kernels::rope_and_store(isa_, params, mine.begin, mine.end);
@@ -249,7 +249,7 @@ void ForwardPass::attend(int layer) {
         .rows = static_cast<int>(sequence.tokens.size()),
         .first_position = sequence.first_position,
         .window = model_.window(layer),
-        .blocks = sequence.blocks,
+        .blocks = sequence.table(group_of(layer)),
         .kv = kv_view(layer),
         .kv_head = group.kv_head,
         .q_head_begin = group.q_head_begin,

@@ -50,6 +50,7 @@ class ForwardPass final {
   void multiply(const Projection& projection, int begin, int end, const Rows& rows);
 
   kernels::KvLayerView kv_view(int layer) const;
+  int group_of(int layer) const { return s_.pools.front().layout().group_of(layer); }
   // Runs body(i) for i in [0, n), each on one thread of the rank.
   template <typename Body>
   void share_out(int n, const Body& body);

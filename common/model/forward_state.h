@@ -2,6 +2,7 @@
 
 // Inside of forward.h: what a pass reads and writes, laid out by prepare(), shared by all threads.
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -50,7 +51,7 @@ struct ForwardState {
   std::vector<int> first_rows;  // of each sequence, its row in the batch
   std::vector<TokenId> tokens;  // of each row, as the next two
   std::vector<int32_t> positions;
-  std::vector<BlockId> slot_blocks;
+  std::array<std::vector<BlockId>, kv_cache::kMaxGroups> slot_blocks;  // of each cache group
   std::vector<int> logits_rows;  // rows that get logits, ascending
   int context = 0;               // the longest, including the new tokens
 

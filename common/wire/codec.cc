@@ -100,6 +100,7 @@ void fill(const Grant& m, pb::Envelope& e) {
   p->set_slot(m.slot);
   p->set_generation(m.generation);
   p->set_have_tokens(m.have_tokens);
+  p->set_window_have_tokens(m.window_have_tokens);
   p->set_lease_ms(m.lease_ms);
 }
 void fill(const Deny& m, pb::Envelope& e) {
@@ -250,6 +251,7 @@ bool read(const pb::Grant& p, Grant& m) {
   m.slot = p.slot();
   m.generation = p.generation();
   m.have_tokens = p.have_tokens();
+  m.window_have_tokens = p.window_have_tokens();
   m.lease_ms = p.lease_ms();
   return m.slot != 0 && m.generation != 0;
 }

@@ -42,8 +42,7 @@ std::vector<Message> samples() {
   hello.name = "d0";
   hello.role = Role::kDecode;
   hello.incarnation.value = 9;
-  hello.boot_id = "b";
-  hello.pid_namespace = "n";
+  hello.boot_id = hello.pid_namespace = "b";
   hello.network_namespace = "net";
   hello.shared_memory = "shm";
   hello.devices = {"lo", "eth0"};
@@ -51,13 +50,15 @@ std::vector<Message> samples() {
   hello.model_hash = {3, 4};
   hello.numerics = "inv-1:split512:2";
   hello.segments = 2;
-  hello.groups = {{0, 0, 30, 3, 64, 64}};
+  hello.groups = {{0, 0, 1, 3, 64, 64}, {1, 0, 2, 3, 64, 64, 512}};
+  hello.layer_groups = {1, 0, 1};
   hello.layouts = {1, 2};
   hello.heads = {{0, 2}, {1, 3}};
   hello.transports = {"ucx-posix"};
   hello.worker_address = std::string("\0\1\xff", 3);
   Heartbeat heartbeat;
   heartbeat.incarnation.value = 5;
+  heartbeat.window_blocks_total = heartbeat.window_blocks_free = 7;
   heartbeat.links = {{"d0", "ucx-posix"}};
   heartbeat.cache_added = {{1, 2}};
   heartbeat.cache_removed = {{3, 4}};
@@ -68,8 +69,10 @@ std::vector<Message> samples() {
   info.name = "p0";
   info.incarnation.value = 6;
   info.kv_bytes_per_token = 23040;
-  info.boot_id = "b";
-  info.pid_namespace = "n";
+  info.window_tokens = 512;
+  info.window_blocks_total = 70;
+  info.window_kv_bytes_per_token = 100;
+  info.boot_id = info.pid_namespace = "b";
   Tokens tokens;
   tokens.key = body.key;
   tokens.from.value = 5;
@@ -100,7 +103,7 @@ std::vector<Message> samples() {
           hello,
           HelloReply{true, "", hello, 1, "ucx-posix"},
           Reserve{body.key, 1, 2, 3, body},
-          Grant{1, 2, 3, 4, 5},
+          Grant{1, 2, 3, 4, 5, 6},
           Deny{1, StatusCode::kResourceExhausted, "full", 20},
           commit,
           CommitAck{1, 2, true, ""},

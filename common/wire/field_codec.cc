@@ -186,6 +186,9 @@ void put(const WorkerInfo& from, pb::WorkerInfo* to) {
   to->set_max_context(from.max_context);
   to->set_vocab_size(from.vocab_size);
   to->set_kv_bytes_per_token(from.kv_bytes_per_token);
+  to->set_window_tokens(from.window_tokens);
+  to->set_window_blocks_total(from.window_blocks_total);
+  to->set_window_kv_bytes_per_token(from.window_kv_bytes_per_token);
   to->set_pid(from.pid);
   to->set_boot_id(from.boot_id);
   to->set_pid_namespace(from.pid_namespace);
@@ -210,6 +213,9 @@ bool get(const pb::WorkerInfo& from, WorkerInfo* to) {
   to->max_context = from.max_context();
   to->vocab_size = from.vocab_size();
   to->kv_bytes_per_token = from.kv_bytes_per_token();
+  to->window_tokens = from.window_tokens();
+  to->window_blocks_total = from.window_blocks_total();
+  to->window_kv_bytes_per_token = from.window_kv_bytes_per_token();
   to->pid = from.pid();
   to->boot_id = from.boot_id();
   to->pid_namespace = from.pid_namespace();
@@ -260,6 +266,8 @@ void put(const Heartbeat& from, pb::Heartbeat* to) {
   to->set_waiting(from.waiting);
   to->set_blocks_total(from.blocks_total);
   to->set_blocks_free(from.blocks_free);
+  to->set_window_blocks_total(from.window_blocks_total);
+  to->set_window_blocks_free(from.window_blocks_free);
   to->set_waiting_tokens(from.waiting_tokens);
   to->set_prefill_tokens_per_s(from.prefill_tokens_per_s);
   to->set_decode_step_ms(from.decode_step_ms);
@@ -288,6 +296,8 @@ void get(const pb::Heartbeat& from, Heartbeat* to) {
   to->waiting = from.waiting();
   to->blocks_total = from.blocks_total();
   to->blocks_free = from.blocks_free();
+  to->window_blocks_total = from.window_blocks_total();
+  to->window_blocks_free = from.window_blocks_free();
   to->waiting_tokens = from.waiting_tokens();
   to->prefill_tokens_per_s = from.prefill_tokens_per_s();
   to->decode_step_ms = from.decode_step_ms();
@@ -327,7 +337,9 @@ void put(const Hello& from, pb::Hello* to) {
     g->set_kv_heads(group.kv_heads);
     g->set_k_dim(group.k_dim);
     g->set_v_dim(group.v_dim);
+    g->set_window(group.window);
   }
+  to->set_layer_groups(std::string(from.layer_groups.begin(), from.layer_groups.end()));
   for (const uint8_t layout : from.layouts) {
     to->add_layouts(layout);
   }
@@ -368,8 +380,9 @@ bool get(const pb::Hello& from, Hello* to) {
       return false;
     }
     to->groups.push_back({static_cast<uint8_t>(g.kind()), static_cast<uint8_t>(g.dtype()),
-                          g.layers(), g.kv_heads(), g.k_dim(), g.v_dim()});
+                          g.layers(), g.kv_heads(), g.k_dim(), g.v_dim(), g.window()});
   }
+  to->layer_groups.assign(from.layer_groups().begin(), from.layer_groups().end());
   for (const uint32_t layout : from.layouts()) {
     if (layout > 0xFF) {
       return false;

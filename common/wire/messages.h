@@ -165,10 +165,13 @@ struct WorkerInfo {
   uint32_t tensor_parallel = 1;
   uint32_t segments = 1;
   uint32_t block_tokens = 0;
-  uint32_t blocks_total = 0;
+  uint32_t blocks_total = 0;  // of layers that see all tokens; 0 when none does
   uint32_t max_context = 0;
   uint32_t vocab_size = 0;
-  uint32_t kv_bytes_per_token = 0;
+  uint32_t kv_bytes_per_token = 0;  // of layers that see all tokens
+  uint32_t window_tokens = 0;       // 0: no layer has a window
+  uint32_t window_blocks_total = 0;
+  uint32_t window_kv_bytes_per_token = 0;  // of layers with a window
   uint32_t pid = 0;  // means something to processes of the same boot and pid namespace
   std::string boot_id;
   std::string pid_namespace;
@@ -207,7 +210,9 @@ struct Heartbeat {
   uint32_t running = 0;
   uint32_t waiting = 0;
   uint32_t blocks_total = 0;
-  uint32_t blocks_free = 0;         // free + cached
+  uint32_t blocks_free = 0;  // free + cached
+  uint32_t window_blocks_total = 0;
+  uint32_t window_blocks_free = 0;
   uint32_t waiting_tokens = 0;      // prompt tokens queued or in progress, not yet computed
   double prefill_tokens_per_s = 0;  // measured lately; 0 = not yet
   double decode_step_ms = 0;
@@ -231,6 +236,7 @@ struct CacheGroupInfo {
   uint8_t kind = 0;
   uint8_t dtype = 0;
   uint32_t layers = 0, kv_heads = 0, k_dim = 0, v_dim = 0;
+  uint32_t window = 0;
 };
 struct HeadRangeInfo {
   uint32_t begin = 0, end = 0;
@@ -251,6 +257,7 @@ struct Hello {
   uint32_t segments = 1;
   uint32_t block_tokens = 32;
   std::vector<CacheGroupInfo> groups;
+  std::vector<uint8_t> layer_groups;    // of each layer; empty with one group
   std::vector<uint8_t> layouts;         // offered, best first
   std::vector<HeadRangeInfo> heads;     // of each rank
   std::vector<std::string> transports;  // offered, best first
@@ -279,6 +286,7 @@ struct Grant {
   uint32_t generation = 0;
   uint32_t have_tokens = 0;  // D's own prefix hits, a multiple of the push unit
   uint32_t lease_ms = 0;
+  uint32_t window_have_tokens = 0;  // the same of the second cache group
 };
 struct Deny {
   uint64_t reserve_id = 0;

@@ -1,84 +1,135 @@
 #include "common/worker/sequence.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace baton::worker {
 
-void Sequence::adopt(kv_cache::BlockLease blocks, int computed) {
+using kv_cache::BlockLease;
+using kv_cache::BlockPools;
+using kv_cache::CacheKind;
+using kv_cache::PerGroup;
+
+void Sequence::adopt(kv_cache::Leases blocks, int computed) {
   BATON_CHECK(computed <= size(), "more KV than tokens");
   blocks_ = std::move(blocks);
   computed_ = computed;
   published_ = 0;
-  cleaned_ = blocks_.size();
+  for (size_t g = 0; g < blocks_.size(); ++g) {
+    cleaned_[g] = blocks_[g].size();
+  }
 }
 
-int Sequence::blocks_missing(int count, const kv_cache::BlockPool& pool) const {
-  return std::max(0, pool.blocks_for(computed_ + count) - static_cast<int>(blocks_.size()));
+PerGroup<int> Sequence::missing(int tokens, const BlockPools& pools) const {
+  PerGroup<int> counts{};
+  for (int g = 0; g < pools.groups(); ++g) {
+    counts[static_cast<size_t>(g)] =
+        std::max(0, pools.blocks_for(tokens) - static_cast<int>(lease(g).size()));
+  }
+  return counts;
 }
 
-Status Sequence::reserve(int tokens, kv_cache::BlockPool& pool) {
-  const int missing = pool.blocks_for(tokens) - static_cast<int>(blocks_.size());
-  if (missing > 0) {
-    BATON_ASSIGN_OR_RETURN(kv_cache::BlockLease more, pool.allocate(missing));
-    blocks_.append(std::move(more));
+Status Sequence::grow(const PerGroup<int>& counts, BlockPools& pools) {
+  PerGroup<BlockLease> more;
+  for (int g = 0; g < pools.groups(); ++g) {
+    const auto at = static_cast<size_t>(g);
+    if (counts[at] > 0) {
+      BATON_ASSIGN_OR_RETURN(more[at], pools.pool(g).allocate(counts[at]));
+    }
+  }
+  for (size_t g = 0; g < more.size(); ++g) {
+    blocks_[g].append(std::move(more[g]));
   }
   return Status();
 }
 
-Result<engine::SequencePlan*> Sequence::feed(int count, kv_cache::BlockPool& pool,
+Status Sequence::reserve(int tokens, BlockPools& pools) {
+  PerGroup<int> counts = missing(tokens, pools);
+  for (int g = 0; g < pools.groups(); ++g) {
+    if (pools.group(g).kind != CacheKind::kFull) {
+      counts[static_cast<size_t>(g)] = 0;
+    }
+  }
+  return grow(counts, pools);
+}
+
+int Sequence::at_most(int count, int blocks, const BlockPools& pools) const {
+  for (int g = 0; g < pools.groups(); ++g) {
+    if (pools.group(g).kind == CacheKind::kWindow) {
+      const int end = (pools.first_block(g, computed_) + blocks) * pools.block_tokens();
+      count = std::min(count, end - computed_);
+    }
+  }
+  return count;
+}
+
+Result<engine::SequencePlan*> Sequence::feed(int count, BlockPools& pools,
                                              engine::BatchPlan& plan) {
   BATON_CHECK(count >= 1 && count <= pending(), "feed of tokens that are not there");
-  BATON_RETURN_IF_ERROR(reserve(computed_ + count, pool));
-  const std::span<const BlockId> ids = blocks_.ids();
-  plan.zero_values.insert(plan.zero_values.end(),
-                          ids.begin() + static_cast<std::ptrdiff_t>(cleaned_), ids.end());
-  cleaned_ = ids.size();
+  BATON_RETURN_IF_ERROR(grow(missing(computed_ + count, pools), pools));
   engine::SequencePlan& entry = plan.sequences.emplace_back();
   entry.id = id_;
   entry.tokens.assign(tokens_.begin() + computed_, tokens_.begin() + computed_ + count);
   entry.first_position = computed_;
-  const auto covered = static_cast<size_t>(pool.blocks_for(computed_ + count));
-  entry.blocks.assign(blocks_.ids().begin(),
-                      blocks_.ids().begin() + static_cast<std::ptrdiff_t>(covered));
+  const auto covered = static_cast<size_t>(pools.blocks_for(computed_ + count));
+  for (int g = 0; g < pools.groups(); ++g) {
+    const std::span<const BlockId> ids = blocks(g);
+    size_t& cleaned = cleaned_[static_cast<size_t>(g)];
+    std::vector<BlockId>& zero = g == 0 ? plan.zero_values : plan.window_zero_values;
+    zero.insert(zero.end(), ids.begin() + static_cast<std::ptrdiff_t>(cleaned), ids.end());
+    cleaned = ids.size();
+    (g == 0 ? entry.blocks : entry.window_blocks)
+        .assign(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(covered));
+  }
   entry.logits = count == pending() ? engine::LogitsWanted::kLast : engine::LogitsWanted::kNone;
   return &entry;
 }
 
-void Sequence::fed(int count, kv_cache::BlockPool& pool, std::string_view salt) {
+void Sequence::fed(int count, BlockPools& pools, std::string_view salt) {
   computed_ += count;
-  publish(pool, salt);
+  publish(pools, salt);
+  for (int g = 0; g < pools.groups(); ++g) {
+    blocks_[static_cast<size_t>(g)].vacate_front(
+        static_cast<size_t>(pools.first_block(g, computed_)));
+  }
 }
 
-void Sequence::publish(kv_cache::BlockPool& pool, std::string_view salt) {
-  const auto full = static_cast<size_t>(computed_ / pool.block_tokens());
+void Sequence::publish(BlockPools& pools, std::string_view salt) {
+  const auto full = static_cast<size_t>(computed_ / pools.block_tokens());
   if (full > published_) {
-    const auto tokens = std::span(tokens_).first(full * static_cast<size_t>(pool.block_tokens()));
-    pool.publish(tokens, blocks_.ids().first(full), published_, salt);
+    const auto tokens = std::span(tokens_).first(full * static_cast<size_t>(pools.block_tokens()));
+    pools.publish(tokens, blocks_, published_, salt);
     published_ = full;
   }
 }
 
 void Sequence::drop_kv() {
-  blocks_.release();
-  cleaned_ = 0;
+  for (BlockLease& lease : blocks_) {
+    lease.release();
+  }
+  cleaned_ = {};
   computed_ = 0;
   published_ = 0;
 }
 
-Result<Sequence> Sequence::fork(SequenceId id, kv_cache::BlockPool& pool,
-                                engine::BatchPlan& plan) const {
-  const auto full = static_cast<size_t>(computed_ / pool.block_tokens());
-  const bool partial = computed_ % pool.block_tokens() != 0;
-  kv_cache::BlockLease copy;
-  if (partial) {
-    BATON_ASSIGN_OR_RETURN(copy, pool.allocate(1));
-    plan.copies.push_back({blocks_.ids()[full], copy.ids()[0]});
+Result<Sequence> Sequence::fork(SequenceId id, BlockPools& pools, engine::BatchPlan& plan) const {
+  const auto full = static_cast<size_t>(computed_ / pools.block_tokens());
+  const bool partial = computed_ % pools.block_tokens() != 0;
+  PerGroup<BlockLease> copies;
+  for (int g = 0; partial && g < pools.groups(); ++g) {
+    BATON_ASSIGN_OR_RETURN(copies[static_cast<size_t>(g)], pools.pool(g).allocate(1));
   }
   Sequence sibling(id, tokens_);
-  sibling.blocks_ = blocks_.share();
-  sibling.blocks_.truncate(full);
-  sibling.blocks_.append(std::move(copy));
-  sibling.cleaned_ = sibling.blocks_.size();
+  for (int g = 0; g < pools.groups(); ++g) {
+    const auto at = static_cast<size_t>(g);
+    if (partial) {
+      plan.copies.push_back({blocks(g)[full], copies[at].ids()[0], g});
+    }
+    sibling.blocks_[at] = blocks_[at].share();
+    sibling.blocks_[at].truncate(full);
+    sibling.blocks_[at].append(std::move(copies[at]));
+    sibling.cleaned_[at] = sibling.blocks_[at].size();
+  }
   sibling.computed_ = computed_;
   sibling.published_ = std::min(published_, full);
   return sibling;

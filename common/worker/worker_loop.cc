@@ -35,8 +35,8 @@ WorkerLoop::KindMetrics::KindMetrics(metrics::Registry& registry, std::string_vi
       roofline_seconds(registry.counter(metrics::MetricId::kEngineRooflineSeconds, {kind})) {}
 
 WorkerLoop::WorkerLoop(Options options, const Clock& clock, engine::Engine& engine,
-                       kv_cache::BlockPool& blocks, RouterLinks& links, metrics::Registry& registry,
-                       const Waker& waker)
+                       kv_cache::BlockPools& blocks, RouterLinks& links,
+                       metrics::Registry& registry, const Waker& waker)
     : options_(options),
       clock_(clock),
       engine_(engine),
@@ -136,9 +136,8 @@ void WorkerLoop::export_metrics() {
   for (const auto& [state, count] : states) {
     registry_.gauge(metrics::MetricId::kKvBlocks, {state}).set(count);
   }
-  const int used = blocks_.total() - counts.free - counts.cached;
-  cache_usage_.set(static_cast<double>(used) / std::max(1, blocks_.total()));
-  const kv_cache::BlockPool::CacheStats stats = blocks_.stats();
+  cache_usage_.set(blocks_.usage());
+  const kv_cache::BlockPools::CacheStats stats = blocks_.stats();
   cache_queries_.add(static_cast<double>(stats.query_tokens - exported_.query_tokens));
   cache_hits_.add(static_cast<double>(stats.hit_tokens - exported_.hit_tokens));
   exported_ = stats;
@@ -167,15 +166,14 @@ void WorkerLoop::tick(Role& role) {
   heartbeat.loop_ticks = ++ticks_;
   heartbeat.compute_ticks = health_.compute_ticks;
   heartbeat.step_running = step_running_;
-  heartbeat.blocks_total = static_cast<uint32_t>(blocks_.total());
-  heartbeat.blocks_free = static_cast<uint32_t>(blocks_.available());
+  describe_blocks(heartbeat);
   constexpr size_t kMaxEvents = 4096;
   kv_cache::BlockPool::Events events = blocks_.take_events(kMaxEvents);
   heartbeat.cache_added = std::move(events.added);
   heartbeat.cache_removed = std::move(events.removed);
   heartbeat.cache_overflow = events.overflow;
   role.describe_load(heartbeat);
-  const kv_cache::BlockPool::CacheStats stats = blocks_.stats();
+  const kv_cache::BlockPools::CacheStats stats = blocks_.stats();
   heartbeat.recent =
       recent_steps_.summary(now, {static_cast<double>(stats.query_tokens),
                                   static_cast<double>(stats.hit_tokens), preemptions_.value()});
@@ -183,6 +181,20 @@ void WorkerLoop::tick(Role& role) {
   export_metrics();
   if (probes_left_ > 0 && now >= next_probe_ && !step_running_ && role.idle()) {
     probe_machine();
+  }
+}
+
+void WorkerLoop::describe_blocks(wire::Heartbeat& heartbeat) const {
+  for (int g = 0; g < blocks_.groups(); ++g) {
+    const auto total = static_cast<uint32_t>(blocks_.pool(g).total());
+    const auto available = static_cast<uint32_t>(blocks_.pool(g).available());
+    if (blocks_.group(g).kind == kv_cache::CacheKind::kWindow) {
+      heartbeat.window_blocks_total = total;
+      heartbeat.window_blocks_free = available;
+    } else {
+      heartbeat.blocks_total = total;
+      heartbeat.blocks_free = available;
+    }
   }
 }
 

@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/engine/engine.h"
 #include "common/engine/step_cost.h"
-#include "common/kv_cache/block_pool.h"
+#include "common/kv_cache/block_pools.h"
 #include "common/metrics/registry.h"
 #include "common/worker/role.h"
 #include "common/worker/router_links.h"
@@ -57,7 +57,7 @@ class WorkerLoop {
     int stop_fd = -1;           // readable when the process is asked to stop (signalfd)
   };
   WorkerLoop(Options options, const Clock& clock, engine::Engine& engine,
-             kv_cache::BlockPool& blocks, RouterLinks& links, metrics::Registry& registry,
+             kv_cache::BlockPools& blocks, RouterLinks& links, metrics::Registry& registry,
              const Waker& waker);
 
   const LoopHealth& health() const { return health_; }
@@ -82,6 +82,7 @@ class WorkerLoop {
   void finish_step(Role& role);
   void tick(Role& role);
   void watch_step(Role& role, TimePoint now);
+  void describe_blocks(wire::Heartbeat& heartbeat) const;
   void export_metrics();
   void begin_drain(Role& role);
   bool drained(Role& role, TimePoint now);
@@ -90,7 +91,7 @@ class WorkerLoop {
   Options options_;
   const Clock& clock_;
   engine::Engine& engine_;
-  kv_cache::BlockPool& blocks_;
+  kv_cache::BlockPools& blocks_;
   RouterLinks& links_;
   const Waker& waker_;
   BoundedQueue<engine::StepOutput> finished_;
@@ -114,7 +115,7 @@ class WorkerLoop {
   metrics::Histogram batch_sequences_, step_tokens_;
   metrics::Gauge cache_usage_, peak_flops_, peak_bytes_;
   metrics::Counter cache_queries_, cache_hits_, preemptions_;
-  kv_cache::BlockPool::CacheStats exported_;
+  kv_cache::BlockPools::CacheStats exported_;
 };
 
 }  // namespace baton::worker

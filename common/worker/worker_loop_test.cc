@@ -20,7 +20,7 @@ namespace {
 // Feeds one token a step to one sequence while asked to; keeps a book of what the loop called.
 class BookRole final : public Role {
  public:
-  explicit BookRole(kv_cache::BlockPool& blocks) : blocks_(blocks) {}
+  explicit BookRole(kv_cache::BlockPools& blocks) : blocks_(blocks) {}
 
   void on_message(wire::Message, Incarnation) override { ++messages; }
   void on_router_lost(Incarnation) override { ++lost; }
@@ -62,7 +62,7 @@ class BookRole final : public Role {
   std::atomic<bool> draining{false}, busy{false}, stuck_seen{false}, lets_go{true};
 
  private:
-  kv_cache::BlockPool& blocks_;
+  kv_cache::BlockPools& blocks_;
   std::unique_ptr<Sequence> sequence_;
   bool stepping_ = false;
 };

@@ -91,11 +91,18 @@ wire::WorkerInfo worker_info(const Environment& env, config::Role role,
   info.tensor_parallel = static_cast<uint32_t>(env.engine.ranks());
   info.segments = static_cast<uint32_t>(env.engine.segments().segments());
   info.block_tokens = static_cast<uint32_t>(env.blocks.block_tokens());
-  info.blocks_total = static_cast<uint32_t>(env.blocks.total());
   info.max_context = static_cast<uint32_t>(model.max_context);
   info.vocab_size = static_cast<uint32_t>(model.vocab);
-  info.kv_bytes_per_token = static_cast<uint32_t>(
-      env.engine.pool(0).layout().token_bytes(model.kv_heads) * static_cast<size_t>(model.layers));
+  const size_t layer_bytes = env.engine.pool(0).layout().token_bytes(model.kv_heads);
+  for (int g = 0; g < env.blocks.groups(); ++g) {
+    const kv_cache::CacheGroup& group = env.blocks.group(g);
+    const bool window = group.kind == kv_cache::CacheKind::kWindow;
+    (window ? info.window_blocks_total : info.blocks_total) =
+        static_cast<uint32_t>(env.blocks.pool(g).total());
+    (window ? info.window_kv_bytes_per_token : info.kv_bytes_per_token) =
+        static_cast<uint32_t>(layer_bytes * static_cast<size_t>(group.layers));
+    info.window_tokens = static_cast<uint32_t>(group.window);
+  }
   const HostIdentity host = this_process();
   info.pid = host.pid;
   info.boot_id = host.boot_id;
@@ -120,18 +127,19 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
   }
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
                          engine::Engine::create(options));
-  kv_cache::BlockPool blocks({.blocks = engine->pool(0).blocks(),
-                              .block_tokens = options.block_tokens,
-                              .prefix_cache = entry->prefix_cache,
-                              .root = kv_cache::cache_root(
-                                  engine->model_hash(), engine->numerics_id(), options.segments)});
+  kv_cache::BlockPools blocks({.groups = engine->pool(0).layout().groups,
+                               .blocks = engine->pool(0).group_blocks(),
+                               .block_tokens = options.block_tokens,
+                               .prefix_cache = entry->prefix_cache,
+                               .root = kv_cache::cache_root(
+                                   engine->model_hash(), engine->numerics_id(), options.segments)});
   metrics::Registry registry(
       {.program = role == config::Role::kPrefill ? metrics::kByPrefill : metrics::kByDecode,
        .model_name = config.model.name,
        .worker = entry->name});
   registry.set_info(metrics::MetricId::kCacheConfigInfo,
-                    {std::to_string(blocks.block_tokens()), std::to_string(blocks.total()), "bf16",
-                     entry->prefix_cache ? "True" : "False"});
+                    {std::to_string(blocks.block_tokens()), std::to_string(blocks.pool(0).total()),
+                     "bf16", entry->prefix_cache ? "True" : "False"});
   const Waker waker;
   wire::Context context(key);
   SystemResolver resolver;
@@ -161,7 +169,8 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
                      {"isa", std::string(device::isa_name(options.isa))},
                      {"ranks", engine->ranks()},
                      {"threads_per_rank", options.team.cpus[0].size()},
-                     {"blocks", blocks.total()},
+                     {"blocks", blocks.pool(0).total()},
+                     {"window_blocks", blocks.groups() > 1 ? blocks.pool(1).total() : 0},
                      {"block_tokens", blocks.block_tokens()},
                      {"numerics", engine->numerics_id()},
                      {"http", probes->url()}});

@@ -12,7 +12,7 @@
 #include "common/config/config.h"
 #include "common/engine/engine.h"
 #include "common/grammar/grammar.h"
-#include "common/kv_cache/block_pool.h"
+#include "common/kv_cache/block_pools.h"
 #include "common/metrics/registry.h"
 #include "common/worker/role.h"
 #include "common/worker/router_links.h"
@@ -28,7 +28,7 @@ struct Environment {
   const Clock& clock;
   Random& random;
   engine::Engine& engine;
-  kv_cache::BlockPool& blocks;
+  kv_cache::BlockPools& blocks;
   metrics::Registry& registry;
   const Waker& waker;
   RouterLinks& links;

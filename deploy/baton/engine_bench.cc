@@ -91,6 +91,9 @@ std::unique_ptr<engine::BatchPlan> decode_plan(const engine::Engine& engine, int
       sequence.blocks.push_back(static_cast<BlockId>(i * static_cast<size_t>(blocks)) +
                                 static_cast<BlockId>(block));
     }
+    if (engine.pool(0).layout().group_count() > 1) {
+      sequence.window_blocks = sequence.blocks;
+    }
     sequence.logits = engine::LogitsWanted::kLast;
     sequence.samples.push_back({&samplers[i]});
     batch->sequences.push_back(std::move(sequence));
@@ -191,9 +194,9 @@ double decode_bytes(const engine::Engine& engine, int batch, int context) {
   double bytes = 0;
   for (int rank = 0; rank < engine.ranks(); ++rank) {
     const kv_cache::KvPool& pool = engine.pool(rank);
-    const double per_token =
-        static_cast<double>(pool.block_bytes()) * pool.layers() / pool.layout().block_tokens;
-    bytes += static_cast<double>(engine.weight_bytes(rank)) + per_token * batch * context;
+    const double per_token = static_cast<double>(pool.block_bytes()) / pool.layout().block_tokens;
+    bytes += static_cast<double>(engine.weight_bytes(rank)) +
+             per_token * batch * engine::read_positions(engine.description(), context, 1);
   }
   return bytes;
 }

@@ -50,6 +50,7 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const EngineFlags& flags,
   options.segments = flags.segments > 0 ? flags.segments : flags.tensor_parallel;
   options.block_tokens = kBlockTokens;
   options.blocks = (needs.positions + kBlockTokens - 1) / kBlockTokens * needs.sequences;
+  options.window_blocks = options.blocks;  // no block is given back here
   options.max_batch_tokens = needs.batch_tokens;
   return engine::Engine::create(options);
 }

@@ -27,6 +27,10 @@ std::unique_ptr<engine::BatchPlan> SequenceRunner::plan(std::span<const TokenId>
       batch->zero_values.push_back(block);
     }
   }
+  if (engine_.pool(0).layout().group_count() > 1) {
+    sequence.window_blocks = sequence.blocks;
+    batch->window_zero_values = batch->zero_values;
+  }
   batch->sequences.push_back(std::move(sequence));
   position_ = end;
   return batch;

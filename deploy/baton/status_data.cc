@@ -24,19 +24,34 @@ WorkerLoad worker_load_of(const json::object& worker) {
           .queued_tokens = optional_number_of(worker, "queued_tokens")};
 }
 
+// Of a model that has layers with and without a window, the blocks of which fewer are left.
+void take_scarcer_blocks(const json::object& worker, WorkerStatus& status) {
+  const int64_t total = integer_of(worker, "window_blocks_total");
+  const int64_t free = integer_of(worker, "window_blocks_free");
+  const auto share = [](int64_t left, int64_t all) {
+    return all > 0 ? static_cast<double>(left) / static_cast<double>(all) : 1.0;
+  };
+  if (total > 0 && share(free, total) <= share(status.blocks_free, status.blocks_total)) {
+    status.blocks_total = total;
+    status.blocks_free = free;
+  }
+}
+
 WorkerStatus worker_of(const json::object& worker) {
-  return {.name = text_of(worker, "name"),
-          .role = text_of(worker, "role"),
-          .state = text_of(worker, "state"),
-          .incarnation = text_of(worker, "incarnation"),
-          .metrics_url = text_of(worker, "metrics_url"),
-          .pid = integer_of(worker, "pid"),
-          .blocks_total = integer_of(worker, "blocks_total"),
-          .blocks_free = integer_of(worker, "blocks_free"),
-          .running = integer_of(worker, "running"),
-          .waiting = integer_of(worker, "waiting"),
-          .tensor_parallel = integer_of(worker, "tensor_parallel"),
-          .load = worker_load_of(worker)};
+  WorkerStatus status = {.name = text_of(worker, "name"),
+                         .role = text_of(worker, "role"),
+                         .state = text_of(worker, "state"),
+                         .incarnation = text_of(worker, "incarnation"),
+                         .metrics_url = text_of(worker, "metrics_url"),
+                         .pid = integer_of(worker, "pid"),
+                         .blocks_total = integer_of(worker, "blocks_total"),
+                         .blocks_free = integer_of(worker, "blocks_free"),
+                         .running = integer_of(worker, "running"),
+                         .waiting = integer_of(worker, "waiting"),
+                         .tensor_parallel = integer_of(worker, "tensor_parallel"),
+                         .load = worker_load_of(worker)};
+  take_scarcer_blocks(worker, status);
+  return status;
 }
 
 Percentiles percentiles_of(const json::object& load, std::string_view key) {

@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "common/worker/testing/role_host.h"
@@ -18,6 +22,21 @@ namespace {
 using worker::HostSetup;
 using worker::random_body;
 
+// A model, and how many ranks the workers of each role have.
+struct Served {
+  const char* model = "tiny_q4_1";
+  int prefill_ranks = 1;
+  int decode_ranks = 1;
+
+  HostSetup setup() const {
+    HostSetup made;
+    made.model = std::string("tests/data/models/") + model + ".gguf";
+    made.segments = 2;
+    return made;
+  }
+};
+void PrintTo(const Served& served, std::ostream* out) { *out << served.model; }
+
 struct Cluster {
   int prefill_blocks = 64;
   int decode_blocks = 64;
@@ -26,11 +45,15 @@ struct Cluster {
   int max_chunk_tokens = 64;
 };
 
-class WorkersTest : public testing::Test {
+class WorkersTest : public testing::TestWithParam<Served> {
  protected:
+  WorkersTest() : WorkersTest(GetParam().setup()) {}
+  explicit WorkersTest(const HostSetup& base) : base_(base), oracle_(base) {}
+
   void start(const Cluster& cluster = {}) {
     for (const char* name : {"d0", "d1"}) {
-      HostSetup setup;
+      HostSetup setup = base_;
+      setup.ranks = GetParam().decode_ranks;
       setup.name = name;
       setup.incarnation = name[1] == '0' ? 22 : 33;
       setup.blocks = cluster.decode_blocks;
@@ -38,7 +61,8 @@ class WorkersTest : public testing::Test {
       setup.max_chunk_tokens = cluster.max_chunk_tokens;
       add<decode_worker::DecodeRole>(setup, wire::Role::kDecode);
     }
-    HostSetup setup;
+    HostSetup setup = base_;
+    setup.ranks = GetParam().prefill_ranks;
     setup.role = config::Role::kPrefill;
     setup.name = "p0";
     setup.incarnation = 11;
@@ -68,7 +92,10 @@ class WorkersTest : public testing::Test {
     options.transports = {"inproc"};
     options.model_hash = host->engine().model_hash();
     options.numerics = host->engine().numerics_id();
-    options.pools = {&host->engine().pool(0)};
+    options.segments = base_.segments;
+    for (int rank = 0; rank < host->engine().ranks(); ++rank) {
+      options.pools.push_back(&host->engine().pool(rank));
+    }
     options.inproc = &hub_;
     std::string address;
     if (role == wire::Role::kDecode) {
@@ -125,10 +152,48 @@ class WorkersTest : public testing::Test {
   std::vector<std::unique_ptr<worker::RoleHost>> hosts_;
   std::vector<worker::RoleHost*> pointers_;
   std::vector<wire::DecodeTarget> targets_;
+  const HostSetup base_;
   worker::Oracle oracle_;
 };
 
-TEST_F(WorkersTest, RequestsGetTheTokensTheyGetAlone) {
+std::string name_of(const testing::TestParamInfo<Served>& test) {
+  return std::string(test.param.model) + "_" + std::to_string(test.param.prefill_ranks) + "_" +
+         std::to_string(test.param.decode_ranks);
+}
+
+// Full layers alone, windows alone, both.
+INSTANTIATE_TEST_SUITE_P(Models, WorkersTest,
+                         testing::Values(Served{"tiny_q4_1"}, Served{"tiny_mistral"},
+                                         Served{"tiny_gemma3"}),
+                         name_of);
+
+// Both on every pair of degrees.
+class DegreesTest : public WorkersTest {};
+INSTANTIATE_TEST_SUITE_P(Windows, DegreesTest,
+                         testing::Values(Served{"tiny_gemma3", 1, 2}, Served{"tiny_gemma3", 2, 1},
+                                         Served{"tiny_gemma3", 2, 2}),
+                         name_of);
+
+TEST_P(DegreesTest, RequestsGetTheTokensTheyGetAlone) {
+  start();
+  std::vector<wire::RunBody> requests;
+  uint64_t n = 0;
+  for (const int prompt : {17, 33, 150}) {
+    requests.push_back(body(++n, prompt, 6));
+    requests.push_back(body(++n, prompt, 4, 2));
+  }
+  for (const wire::RunBody& request : requests) {
+    prefill(request);
+  }
+  ASSERT_TRUE(until([&] { return all_finished(requests); }));
+  for (const wire::RunBody& request : requests) {
+    expect_right(request);
+  }
+  EXPECT_TRUE(router_.failed.empty());
+  expect_all_free();
+}
+
+TEST_P(WorkersTest, RequestsGetTheTokensTheyGetAlone) {
   start();
   std::vector<wire::RunBody> requests;
   uint64_t n = 0;
@@ -163,6 +228,9 @@ std::vector<float> prompt_logprobs_alone(engine::Engine& engine,
     entry.blocks.push_back(id);
   }
   plan->zero_values = entry.blocks;
+  if (engine.pool(0).layout().group_count() > 1) {
+    entry.window_blocks = plan->window_zero_values = entry.blocks;
+  }
   entry.logits = engine::LogitsWanted::kAll;
   entry.score.assign(prompt.begin() + 1, prompt.end());
   std::vector<float> out;
@@ -173,7 +241,7 @@ std::vector<float> prompt_logprobs_alone(engine::Engine& engine,
   return out;
 }
 
-TEST_F(WorkersTest, PromptLogprobsAreTheSameWhereverThePromptIsComputed) {
+TEST_P(WorkersTest, PromptLogprobsAreTheSameWhereverThePromptIsComputed) {
   start();
   std::vector<wire::RunBody> requests;
   for (uint64_t n = 1; n <= 6; ++n) {
@@ -202,7 +270,7 @@ TEST_F(WorkersTest, PromptLogprobsAreTheSameWhereverThePromptIsComputed) {
   expect_all_free();
 }
 
-TEST_F(WorkersTest, AllowedTokensAndBadWordsHoldAcrossTheHandOver) {
+TEST_P(WorkersTest, AllowedTokensAndBadWordsHoldAcrossTheHandOver) {
   start();
   wire::RunBody request = body(1, 70, 24, 3);
   request.sampling.temperature = 1;
@@ -222,7 +290,10 @@ TEST_F(WorkersTest, AllowedTokensAndBadWordsHoldAcrossTheHandOver) {
   expect_all_free();
 }
 
-TEST_F(WorkersTest, BlockSizesMayDiffer) {
+TEST_P(WorkersTest, BlockSizesMayDifferWithoutWindows) {
+  if (std::string(GetParam().model) != "tiny_q4_1") {
+    return;  // windows_test.cc of kv_transfer has the refusal
+  }
   Cluster cluster;
   cluster.prefill_block_tokens = 64;
   for (const bool larger_here : {true, false}) {
@@ -252,7 +323,7 @@ TEST_F(WorkersTest, BlockSizesMayDiffer) {
   }
 }
 
-TEST_F(WorkersTest, SmallPoolsServeEverybodyInTheEnd) {
+TEST_P(WorkersTest, SmallPoolsServeEverybodyInTheEnd) {
   Cluster cluster;
   cluster.prefill_blocks = 10;
   cluster.decode_blocks = 8;
@@ -271,7 +342,7 @@ TEST_F(WorkersTest, SmallPoolsServeEverybodyInTheEnd) {
   expect_all_free();
 }
 
-TEST_F(WorkersTest, ADrainingDecodeWorkerSendsNewRequestsToTheNext) {
+TEST_P(WorkersTest, ADrainingDecodeWorkerSendsNewRequestsToTheNext) {
   start();
   const wire::RunBody running = body(1, 40, 60);
   prefill(running);
@@ -287,7 +358,7 @@ TEST_F(WorkersTest, ADrainingDecodeWorkerSendsNewRequestsToTheNext) {
   EXPECT_TRUE(until([&] { return d0().role().idle(); }));
 }
 
-TEST_F(WorkersTest, ADecodeWorkerThatIsGoneLosesNothingThatWasNotCommitted) {
+TEST_P(WorkersTest, ADecodeWorkerThatIsGoneLosesNothingThatWasNotCommitted) {
   start();
   d0().paused = true;  // takes no step, and dies before it could
   hosts_[0]->drop_role();
@@ -300,7 +371,7 @@ TEST_F(WorkersTest, ADecodeWorkerThatIsGoneLosesNothingThatWasNotCommitted) {
 
 // Requests of all kinds, cancelled, superseded and preempted at random moments, in pools that are
 // too small: what is not cancelled ends right, and nothing is left behind.
-TEST_F(WorkersTest, RandomCancelsLeaveNothingBehind) {
+TEST_P(WorkersTest, RandomCancelsLeaveNothingBehind) {
   for (const uint64_t seed : {1u, 2u, 3u}) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     hosts_.clear();
@@ -336,6 +407,88 @@ TEST_F(WorkersTest, RandomCancelsLeaveNothingBehind) {
     EXPECT_TRUE(router_.failed.empty());
     expect_all_free();
   }
+}
+
+// A copy of tiny_gemma3 with a context of 16,384 tokens.
+std::string model_of_long_context() {
+  std::ifstream from(std::string(BATON_SOURCE_DIR) + "/tests/data/models/tiny_gemma3.gguf",
+                     std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(from)), std::istreambuf_iterator<char>());
+  const std::string key = "gemma3.context_length";
+  const size_t at = bytes.find(key);
+  BATON_CHECK(at != std::string::npos, "the model names its context");
+  const uint32_t context = 16'384;
+  std::memcpy(bytes.data() + at + key.size() + sizeof(uint32_t), &context, sizeof(context));
+  const std::string path = testing::TempDir() + "baton_gemma3_16384.gguf";
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+class LongContextTest : public WorkersTest {
+ protected:
+  LongContextTest() : WorkersTest(setup()) {}
+  static HostSetup setup() {
+    HostSetup made = Served{}.setup();
+    made.model = model_of_long_context();
+    made.blocks = 270;
+    return made;
+  }
+  // The most blocks that sequences have held in a group so far.
+  struct Peak {
+    int full = 0, window = 0;
+  };
+  static void look(worker::RoleHost& host, Peak& peak) {
+    const auto used = [&host](int g) {
+      const kv_cache::BlockPool& pool = host.blocks().pool(g);
+      return pool.total() - pool.available();
+    };
+    peak.full = std::max(peak.full, used(0));
+    peak.window = std::max(peak.window, used(1));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, LongContextTest, testing::Values(Served{"tiny_gemma3"}));
+
+// 8,000 tokens are 250 blocks. Of its windows (24 tokens) a sequence keeps 2, and what a chunk of
+// 256 tokens takes beside them.
+TEST_P(LongContextTest, BlocksOfWindowsAreBoundedByTheWindow) {
+  Cluster cluster;
+  cluster.prefill_blocks = cluster.decode_blocks = 270;
+  cluster.max_chunk_tokens = 256;
+  start(cluster);
+  const wire::RunBody request = body(1, 8000, 200);
+  const wire::RunBody local = body(2, 8000, 8);
+  Peak prefill_peak, decode_peak, local_peak;
+  p0().in_a_step = [&] { look(p0(), prefill_peak); };
+  d0().in_a_step = [&] { look(d0(), decode_peak); };
+  prefill(request);
+  ASSERT_TRUE(until([&] { return finished(request); }));
+  d0().in_a_step = [&] { look(d0(), local_peak); };
+  router_.send("d0", wire::Run{local});
+  ASSERT_TRUE(until([&] { return finished(local); }));
+  d0().in_a_step = p0().in_a_step = nullptr;
+  std::printf(
+      "8,000 tokens, blocks in use at most, full layers and windows: prefill worker %d "
+      "and %d, decode worker %d and %d, computed there %d and %d\n",
+      prefill_peak.full, prefill_peak.window, decode_peak.full, decode_peak.window, local_peak.full,
+      local_peak.window);
+  EXPECT_EQ(prefill_peak.full, 250);
+  EXPECT_LE(prefill_peak.window, (23 + 256 + 31) / 32 + 1);
+  EXPECT_EQ(decode_peak.full, (8000 + 200 - 1 + 31) / 32);
+  EXPECT_LE(decode_peak.window, 3);
+  EXPECT_GE(local_peak.full, 250);
+  EXPECT_LE(local_peak.window, (23 + 256 + 31) / 32 + 1);
+  expect_right(request);
+  expect_right(local);
+  // Again: all but the last block of the prompt is cached, of its windows what the next token sees.
+  wire::RunBody again = request;
+  again.key.request = RequestId{U128{9, 9}};
+  const double computed = p0().metric(metrics::MetricId::kPromptTokensComputed);
+  prefill(again);
+  ASSERT_TRUE(until([&] { return finished(again); }));
+  expect_right(again);
+  EXPECT_EQ(p0().metric(metrics::MetricId::kPromptTokensComputed) - computed, 32);
+  expect_all_free();
 }
 
 }  // namespace

@@ -97,7 +97,9 @@ void FakeRouter::expect_after(RequestId request, uint32_t choice, std::vector<To
 
 engine::EngineOptions tiny_engine(const HostSetup& setup) {
   engine::EngineOptions options;
-  options.model_path = std::string(BATON_SOURCE_DIR) + "/" + setup.model;
+  options.model_path = setup.model.starts_with('/')
+                           ? setup.model
+                           : std::string(BATON_SOURCE_DIR) + "/" + setup.model;
   options.pool = setup.role == config::Role::kPrefill ? engine::EngineOptions::Pool::kPrefill
                                                       : engine::EngineOptions::Pool::kDecode;
   // All levels give the same tokens; AMX has to be asked for before other threads start.
@@ -106,12 +108,23 @@ engine::EngineOptions tiny_engine(const HostSetup& setup) {
       options.isa = std::max(options.isa, isa);
     }
   }
-  options.team.cpus = {{-1}};
+  options.team.cpus.assign(static_cast<size_t>(setup.ranks), {-1});
+  options.segments = setup.segments;
   options.team.wait = device::WaitPolicy::kYield;
   options.block_tokens = setup.block_tokens;
   options.blocks = setup.blocks;
   options.max_batch_tokens = setup.max_chunk_tokens + setup.max_batch_sequences;
   return options;
+}
+
+std::unique_ptr<kv_cache::BlockPools> block_pools(const engine::Engine& engine, bool prefix_cache) {
+  const kv_cache::KvPool& pool = engine.pool(0);
+  return std::make_unique<kv_cache::BlockPools>(
+      kv_cache::BlockPools::Options{.groups = pool.layout().groups,
+                                    .blocks = pool.group_blocks(),
+                                    .block_tokens = pool.layout().block_tokens,
+                                    .prefix_cache = prefix_cache,
+                                    .root = {}});
 }
 
 RoleHost::RoleHost(const HostSetup& setup, wire::Context& context, const std::string& router)
@@ -128,12 +141,10 @@ RoleHost::RoleHost(const HostSetup& setup, wire::Context& context, const std::st
   Result<std::unique_ptr<engine::Engine>> engine = engine::Engine::create(tiny_engine(setup));
   BATON_CHECK(engine.ok(), engine.status().to_string());
   engine_ = std::move(engine).value();
-  engine_->pool(0).fill(0xFFFF);  // NaN
-  blocks_ = std::make_unique<kv_cache::BlockPool>(
-      kv_cache::BlockPool::Options{.blocks = setup.blocks,
-                                   .block_tokens = setup.block_tokens,
-                                   .prefix_cache = setup.prefix_cache,
-                                   .root = {}});
+  for (int rank = 0; rank < engine_->ranks(); ++rank) {
+    engine_->pool(rank).fill(0xFFFF);  // NaN
+  }
+  blocks_ = block_pools(*engine_, setup.prefix_cache);
   registry_ = std::make_unique<metrics::Registry>(metrics::RegistryOptions{
       .program = setup.role == config::Role::kPrefill ? metrics::kByPrefill : metrics::kByDecode,
       .model_name = "tiny",
@@ -204,6 +215,9 @@ void RoleHost::end_step() {
 void RoleHost::turn() {
   serve();
   if (!paused && (output_ || begin_step())) {
+    if (in_a_step) {
+      in_a_step();
+    }
     end_step();
   }
 }
@@ -234,17 +248,20 @@ bool until(FakeRouter& router, const std::vector<RoleHost*>& hosts,
 
 // ---------------------------------------------------------------- oracle
 
+constexpr int kOracleStep = 1024;
+
 Oracle::Oracle(const HostSetup& setup)
     : grammars_(grammar::vocabulary_of_model(tiny_engine(setup).model_path)) {
   HostSetup own = setup;
   own.role = config::Role::kDecode;
-  own.blocks = 32;
-  own.max_chunk_tokens = 1024;
+  own.ranks = 1;
+  own.block_tokens = 32;
+  own.blocks = std::max(32, setup.blocks);
+  own.max_chunk_tokens = kOracleStep;
   Result<std::unique_ptr<engine::Engine>> engine = engine::Engine::create(tiny_engine(own));
   BATON_CHECK(engine.ok(), engine.status().to_string());
   engine_ = std::move(engine).value();
-  blocks_ = std::make_unique<kv_cache::BlockPool>(kv_cache::BlockPool::Options{
-      .blocks = own.blocks, .block_tokens = own.block_tokens, .prefix_cache = false, .root = {}});
+  blocks_ = block_pools(*engine_, false);
 }
 
 std::vector<TokenId> Oracle::output(const wire::RunBody& body, size_t choice) {
@@ -257,13 +274,18 @@ std::vector<TokenId> Oracle::output(const wire::RunBody& body, size_t choice) {
   Sequence sequence(SequenceId{1}, std::move(tokens));
   while (true) {
     auto plan = std::make_unique<engine::BatchPlan>();
-    const int count = sequence.pending();
+    const int count = std::min(kOracleStep, sequence.pending());
     Result<engine::SequencePlan*> entry = sequence.feed(count, *blocks_, *plan);
     BATON_CHECK(entry.ok(), "the oracle's pool is too small");
-    (*entry)->samples.push_back({&sampler});
+    if (count == sequence.pending()) {
+      (*entry)->samples.push_back({&sampler});
+    }
     engine::StepOutput step = engine_->run(std::move(plan));
     EXPECT_TRUE(step.sequences[0].error.ok());
     sequence.fed(count, *blocks_, "");
+    if (sequence.pending() > 0) {
+      continue;
+    }
     const sampling::Sampled& sampled = step.sequences[0].samples[0];
     output.push_back(sampled.id);
     sequence.append(sampled.id);

@@ -65,7 +65,9 @@ struct HostSetup {
   config::Role role = config::Role::kDecode;
   std::string name = "d0";
   uint64_t incarnation = 22;
-  std::string model = "tests/data/models/tiny_q4_1.gguf";
+  std::string model = "tests/data/models/tiny_q4_1.gguf";  // of the source tree, or absolute
+  int ranks = 1;
+  int segments = 1;
   int blocks = 64;
   int block_tokens = 32;
   int max_batch_sequences = 64;
@@ -75,6 +77,8 @@ struct HostSetup {
 };
 
 engine::EngineOptions tiny_engine(const HostSetup& setup);
+// Over all blocks of the engine, empty.
+std::unique_ptr<kv_cache::BlockPools> block_pools(const engine::Engine& engine, bool prefix_cache);
 
 class RoleHost {
  public:
@@ -84,7 +88,7 @@ class RoleHost {
 
   Environment& env() { return *env_; }
   engine::Engine& engine() { return *engine_; }
-  kv_cache::BlockPool& blocks() { return *blocks_; }
+  kv_cache::BlockPools& blocks() { return *blocks_; }
   RouterLinks& links() { return *links_; }
   Role& role() { return *role_; }
   void set_role(std::unique_ptr<Role> role, std::string transfer_address = {});
@@ -100,6 +104,7 @@ class RoleHost {
   // serve() and a whole step, unless paused.
   void turn();
   bool paused = false;
+  std::function<void()> in_a_step;  // called while one is computed
 
   // Nothing is in use: all blocks are free or cached.
   bool all_free() const { return blocks_->available() == blocks_->total(); }
@@ -114,7 +119,7 @@ class RoleHost {
   config::Config config_;
   config::Worker entry_;
   std::unique_ptr<engine::Engine> engine_;
-  std::unique_ptr<kv_cache::BlockPool> blocks_;
+  std::unique_ptr<kv_cache::BlockPools> blocks_;
   std::unique_ptr<metrics::Registry> registry_;
   Waker waker_;
   std::unique_ptr<RouterLinks> links_;
@@ -138,7 +143,7 @@ class Oracle {
 
  private:
   std::unique_ptr<engine::Engine> engine_;
-  std::unique_ptr<kv_cache::BlockPool> blocks_;
+  std::unique_ptr<kv_cache::BlockPools> blocks_;
   grammar::GrammarCache grammars_;
 };
 

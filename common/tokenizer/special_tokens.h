@@ -31,6 +31,8 @@ class SpecialTokenMatcher final {
   // Empty texts are ignored; of equal texts the first counts.
   explicit SpecialTokenMatcher(const std::vector<std::pair<std::string, TokenId>>& tokens);
 
+  // The longest that begins at `begin` < text.size().
+  std::optional<Match> match_at(std::string_view text, size_t begin) const;
   // The first match at or after `from`.
   std::optional<Match> find(std::string_view text, size_t from) const;
 
@@ -42,7 +44,6 @@ class SpecialTokenMatcher final {
     char byte = 0;
   };
   uint32_t child(uint32_t node, char byte) const;
-  std::optional<Match> match_at(std::string_view text, size_t begin) const;
 
   std::vector<Node> nodes_;            // [0] is the root
   std::array<uint32_t, 256> roots_{};  // node by first byte; 0: no token begins so

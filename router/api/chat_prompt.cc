@@ -80,18 +80,14 @@ Result<ChatPrompt> ChatPrompt::create(const tokenizer::Tokenizer& tokenizer, Opt
 }
 
 void ChatPrompt::find_special_texts() {
+  std::vector<std::pair<std::string, TokenId>> texts = {{std::string(kMark), 0}};
   for (size_t id = 0; id < tokenizer_->vocab_size(); ++id) {
     const auto token = static_cast<TokenId>(id);
-    if (tokenizer_->is_special(token) && !tokenizer_->token_text(token).empty()) {
-      special_.emplace_back(tokenizer_->token_text(token));
+    if (tokenizer_->is_special(token)) {
+      texts.emplace_back(tokenizer_->token_text(token), token);
     }
   }
-  begins_special_[static_cast<unsigned char>(kMark[0])] = true;
-  for (const std::string& token : special_) {
-    begins_special_[static_cast<unsigned char>(token[0])] = true;
-  }
-  std::sort(special_.begin(), special_.end(),
-            [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+  special_ = tokenizer::SpecialTokenMatcher(texts);
 }
 
 Result<ChatPrompt::Studied> ChatPrompt::study(const std::string& source,
@@ -130,18 +126,8 @@ std::string ChatPrompt::text_of(std::optional<TokenId> id) const {
 
 // Length of the special token, or mark, that `text` begins with; 0 for none.
 size_t ChatPrompt::special_at(std::string_view text) const {
-  if (!begins_special_[static_cast<unsigned char>(text[0])]) {
-    return 0;
-  }
-  if (text.starts_with(kMark)) {
-    return kMark.size();
-  }
-  for (const std::string& token : special_) {
-    if (text.starts_with(token)) {
-      return token.size();
-    }
-  }
-  return 0;
+  const auto match = special_.match_at(text, 0);
+  return match ? match->end : 0;
 }
 
 boost::json::value ChatPrompt::hide_special(const boost::json::value& value,

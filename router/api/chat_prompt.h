@@ -4,12 +4,12 @@
 // which the template's own special tokens count and those that users write in their messages are
 // plain text.
 
-#include <array>
 #include <chrono>
 #include <optional>
 
 #include "common/config/config.h"
 #include "common/tokenizer/chat_template/chat_template.h"
+#include "common/tokenizer/special_tokens.h"
 #include "router/api/request.h"
 #include "router/tool_calls/template_traits.h"
 
@@ -57,9 +57,8 @@ class ChatPrompt {
 
   const tokenizer::Tokenizer* tokenizer_;
   std::optional<Studied> plain_;
-  std::optional<Studied> with_tools_;  // where the model has a template of its own for them
-  std::vector<std::string> special_;   // texts of special tokens, longest first
-  std::array<bool, 256> begins_special_{};
+  std::optional<Studied> with_tools_;       // where the model has a template of its own for them
+  tokenizer::SpecialTokenMatcher special_;  // and the mark of what is hidden
 };
 
 }  // namespace baton::router

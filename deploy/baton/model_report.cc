@@ -102,10 +102,9 @@ Result<ModelReport> make_report(const ModelOptions& options) {
   }
   const auto rows = static_cast<uint64_t>(report.facts.description.vocab);
   if (report.vocabulary && report.vocabulary->tokens > rows) {
-    report.facts.refused.push_back(report.facts.path + ": the vocabulary has " +
-                                   std::to_string(report.vocabulary->tokens) +
-                                   " tokens, but the embedding has " + std::to_string(rows) +
-                                   " rows");
+    report.facts.refused.push_back(
+        report.facts.path + ": the vocabulary has " + std::to_string(report.vocabulary->tokens) +
+        " tokens, but the embedding has " + std::to_string(rows) + " rows");
   }
   using Pool = engine::EngineOptions::Pool;
   BATON_ASSIGN_OR_RETURN(report.prefill, need_of(options.path, Pool::kPrefill, *kv_bytes));

@@ -235,12 +235,12 @@ class Cluster:
             self._process = None
 
 
-def generate(prompt_ids, max_tokens, segments=1, isa="auto", ignore_eos=False):
+def generate(prompt_ids, max_tokens, segments=1, isa="auto", ignore_eos=False, model=MODEL):
     """Greedy output of `baton generate`: one process, no network."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="baton-e2e-") as file:
         json.dump(prompt_ids, file)
         file.flush()
-        command = [os.path.join(BIN, "baton"), "generate", "--model", MODEL,
+        command = [os.path.join(BIN, "baton"), "generate", "--model", model,
                    "--prompt-ids", file.name, "--max-tokens", str(max_tokens), "--isa", isa,
                    "--temperature", "0", "--segments", str(segments), "--json"]
         if ignore_eos:

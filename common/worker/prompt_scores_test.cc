@@ -25,7 +25,8 @@ class PromptScoresTest : public testing::Test {
     return *entry;
   }
 
-  kv_cache::BlockPool pool_{{.blocks = 8, .block_tokens = 4, .prefix_cache = true, .root = {}}};
+  kv_cache::BlockPools pool_{
+      {.groups = {{}}, .blocks = {8}, .block_tokens = 4, .prefix_cache = true, .root = {}}};
   engine::BatchPlan plan_;
   wire::RunBody body_;
   Sequence sequence_;

@@ -192,6 +192,30 @@ http::Response Endpoint::models(const std::string& path) const {
 
 // ---------------------------------------------------------------- completions
 
+// What the answer tells about the tokens of its prompts, once for each choice: the router writes
+// all of it, and a stream writes it in one event, which must fit what a connection may hold back.
+ApiFault check_prompt_scores(const ApiRequest& request) {
+  constexpr int64_t kMostEntries = 1'000'000;
+  constexpr int64_t kMostStreamed = 50'000;
+  if (request.prompt_scores() < 0) {
+    return {};
+  }
+  int64_t tokens = 0;
+  for (const Prompt& prompt : request.prompts) {
+    tokens += static_cast<int64_t>(prompt.tokens.size());
+  }
+  const int64_t entries = tokens * request.candidates() * (int64_t{request.prompt_scores()} + 1);
+  const int64_t most = request.stream ? kMostStreamed : kMostEntries;
+  if (entries <= most) {
+    return {};
+  }
+  return {invalid_argument(
+              "the log-probabilities of the prompt would be " + std::to_string(entries) +
+              " entries (tokens x choices x alternatives); " + "at most " + std::to_string(most) +
+              (request.stream ? " fit a stream" : " fit an answer")),
+          request.prompt_logprobs >= 0 ? "prompt_logprobs" : "echo", ""};
+}
+
 ApiFault Endpoint::fit_context(ApiRequest& request) const {
   const int context = loop_.health().max_context;
   if (context == 0) {
@@ -216,7 +240,7 @@ ApiFault Endpoint::fit_context(ApiRequest& request) const {
   if (asked == 0) {
     request.sampling.max_tokens = static_cast<int32_t>(context - prompt);
   }
-  return {};
+  return check_prompt_scores(request);
 }
 
 ApiFault Endpoint::read_request(const http::Request& request, ApiRequest& out) const {

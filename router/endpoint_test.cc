@@ -213,6 +213,23 @@ TEST_F(EndpointTest, RefusesWhatDoesNotFitTheContext) {
   EXPECT_EQ(error(got).at("code"), "context_length_exceeded");
 }
 
+// What the router writes about a prompt grows with tokens, choices and alternatives.
+TEST_F(EndpointTest, RefusesMoreLogprobsOfAPromptThanItCanTell) {
+  start();
+  std::string ids = "5";
+  for (int i = 1; i < 500; ++i) {
+    ids += ",5";
+  }
+  const std::string prompt = "{\"prompt\":[" + ids + "],\"max_tokens\":1,";
+  http::Response got =
+      ask("POST", kCompletions, prompt + R"("prompt_logprobs":20,"n":128,"temperature":1})");
+  EXPECT_EQ(got.status, 400);
+  EXPECT_EQ(error(got).at("param"), "prompt_logprobs");
+  got = ask("POST", kCompletions, prompt + R"("echo":true,"logprobs":4,"stream":true,"n":21})");
+  EXPECT_EQ(got.status, 400);
+  EXPECT_EQ(error(got).at("param"), "echo");
+}
+
 TEST_F(EndpointTest, ListsTheModel) {
   start();
   const boost::json::value list = json(ask("GET", "/v1/models").body);

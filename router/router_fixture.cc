@@ -21,6 +21,7 @@ tokenizer::Tokenizer load(const std::string& file) {
 }  // namespace
 
 tokenizer::Tokenizer tiny_tokenizer() { return load("tests/data/models/tiny_f32.gguf"); }
+tokenizer::Tokenizer llama2_tokenizer() { return load("tests/data/tokenizer/tiny/llama2.gguf"); }
 tokenizer::Tokenizer smollm2_tokenizer() { return load("models/smollm2-135m-instruct-q4_1.gguf"); }
 
 boost::json::value json(std::string_view text) {

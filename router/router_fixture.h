@@ -22,6 +22,7 @@ namespace baton::router {
 tokenizer::Tokenizer tiny_tokenizer();
 // Of models/smollm2-135m-instruct-q4_1.gguf; a missing file fails the test.
 tokenizer::Tokenizer smollm2_tokenizer();
+tokenizer::Tokenizer llama2_tokenizer();  // small, with SentencePiece's hidden first space
 
 // A body that must be valid JSON: Boost.JSON also checks its UTF-8.
 boost::json::value json(std::string_view text);

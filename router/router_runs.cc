@@ -74,6 +74,13 @@ Result<Placement> RouterLoop::choose(RouterRun& run) {
   std::vector<WorkerState*> prefills = workers_.ready(wire::Role::kPrefill);
   std::vector<WorkerState*> decodes = decodes_for(run);
   const bool alone = run.deaths >= kSuspectDeaths;
+  if (decodes.empty()) {
+    return unavailable(
+        "no decode worker is ready");  // before the prompt is hashed, again and again
+  }
+  if (prefills.empty() && config_.router.local_prefill == config::LocalPrefill::kNever && !alone) {
+    return unavailable("no prefill worker is ready");
+  }
   if (alone) {
     BATON_ASSIGN_OR_RETURN(WorkerState* const worker, worker_alone(run));
     prefills.clear();

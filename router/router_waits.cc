@@ -43,14 +43,15 @@ void RouterLoop::retry_parked(TimePoint now) {
     if (status.code() == StatusCode::kUnavailable && now < waiting.until) {
       parked_.push_back(std::move(waiting));
     } else if (!status.ok()) {
-      fail_exchange(run->exchange, status, 1'000);
+      const bool lost = status.code() == StatusCode::kUnavailable && !waiting.moved_because.empty();
+      fail_exchange(run->exchange, lost ? worker_lost(waiting.moved_because) : status, 1'000);
     }
   }
 }
 
 std::vector<WorkerState*> RouterLoop::decodes_for(const RouterRun& run) {
   std::vector<WorkerState*> decodes = workers_.ready(wire::Role::kDecode);
-  if (alone_ && alone_->run != run.key().request) {
+  if (alone_ && alone_->run != run.key().request && decodes.size() > 1) {
     std::erase_if(decodes,
                   [&](const WorkerState* worker) { return worker->id() == alone_->worker; });
   }
@@ -65,9 +66,9 @@ Result<WorkerState*> RouterLoop::worker_alone(const RouterRun& run) {
     return unavailable("another request is being tried alone");
   }
   WorkerState* worker = alone_ ? workers_.find(alone_->worker) : nullptr;
-  if (worker == nullptr || worker->health != WorkerHealth::kReady) {
+  const std::vector<WorkerState*> decodes = workers_.ready(wire::Role::kDecode);
+  if (worker == nullptr || worker->health != WorkerHealth::kReady || decodes.size() < 2) {
     alone_.reset();
-    const std::vector<WorkerState*> decodes = workers_.ready(wire::Role::kDecode);
     if (decodes.size() < 2) {
       if (clock_.now() - last_death_ < worker_wait_) {
         return unavailable("waiting for a second decode worker");

@@ -117,6 +117,38 @@ TEST_F(RouterWaitsTest, TheWaitHasALimit) {
   EXPECT_FALSE(answer->headers().get("Retry-After").empty());
 }
 
+TEST_F(RouterWaitsTest, AMovedRequestThatWaitsInVainTellsWhatItLost) {
+  config_.router.worker_wait = 200ms;
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = mortal(wire::Role::kDecode, 0);
+  const auto answer = post();
+  (*d0)->tokens(p0->next<wire::Prefill>()->body.key, 0, {10});
+  d0->body.die();
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 503);
+  EXPECT_EQ(json(answer->body()).at("error").at("type"), "worker_lost_error");
+}
+
+// The last decode worker is not for experiments.
+TEST_F(RouterWaitsTest, ASuspectIsNotTriedOnTheLastDecodeWorker) {
+  config_.router.worker_wait = 300ms;
+  config_.router.local_prefill = config::LocalPrefill::kAlways;
+  start();
+  const auto d = decode_workers(3);
+  const auto suspect = post();
+  for (size_t i = 0; i < 2; ++i) {
+    const auto run = (*d[i])->next<wire::Run>();
+    ASSERT_TRUE(run);
+    (*d[i])->tokens(run->body.key, static_cast<uint32_t>(i), {10});
+    d[i]->body.die();
+  }
+  ASSERT_TRUE(suspect->wait_done());
+  EXPECT_EQ(suspect->status(), 500);
+  const auto other = post();
+  EXPECT_TRUE((*d[2])->next<wire::Run>());
+}
+
 // Two deaths make a suspect: it gets a worker of its own, and another death ends it.
 TEST_F(RouterWaitsTest, ARequestThatKillsIsTriedAloneAndThenRefused) {
   config_.router.local_prefill = config::LocalPrefill::kAlways;

@@ -216,11 +216,13 @@ const BpeMerger::Merge* BpeMerger::find(TokenId left, TokenId right) const {
   return nullptr;
 }
 
-size_t BpeMerger::independent_end(std::string_view text, size_t begin) const {
+size_t BpeMerger::independent_end(std::string_view text, size_t begin, bool split_words) const {
   for (size_t end = begin + 1; end < text.size(); ++end) {
     const uint8_t left = static_cast<uint8_t>(text[end - 1]);
     const uint8_t right = static_cast<uint8_t>(text[end]);
-    if ((right & 0xC0) != 0x80 && !junctions_[static_cast<size_t>(left) << 8 | right]) {
+    const bool joined =
+        (right & 0xC0) == 0x80 || junctions_[static_cast<size_t>(left) << 8 | right];
+    if (!joined || (split_words && right == ' ')) {
       return end;
     }
   }

@@ -54,8 +54,9 @@ class BpeMerger final {
 
   // The end of the stretch of `text` from `begin` that can be merged by itself, because no merge
   // joins what meets there. SentencePiece vocabularies have no pre-tokenizer; this is theirs.
-  // Precondition: begin < text.size(). O(length of the stretch).
-  size_t independent_end(std::string_view text, size_t begin) const;
+  // With `split_words` it ends before the next space, too. Precondition: begin < text.size().
+  // O(length of the stretch).
+  size_t independent_end(std::string_view text, size_t begin, bool split_words = false) const;
 
  private:
   struct Merge {

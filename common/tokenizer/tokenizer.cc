@@ -282,8 +282,7 @@ size_t Tokenizer::piece_end(std::string_view text, size_t begin) const {
   if (kind() == VocabularyKind::kByteLevel) {
     return next_piece_end(pre_tokenizer_, text, begin);
   }
-  const size_t limit = spaces_.split_words ? text.find(' ', begin + 1) : std::string_view::npos;
-  return merger_.independent_end(text.substr(0, limit), begin);
+  return merger_.independent_end(text, begin, spaces_.split_words);
 }
 
 void Tokenizer::encode_normalized(std::string_view text, After after, BpeMerger::Scratch& scratch,

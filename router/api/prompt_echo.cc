@@ -54,6 +54,10 @@ size_t TokenWriter::shown_characters(TokenId id) const {
   return hidden ? 0 : characters(tokenizer_.token_bytes(id));
 }
 
+bool TokenWriter::begins_with_hidden_space(TokenId id) const {
+  return tokenizer_.strips_first_space() && tokenizer_.token_bytes(id).starts_with(' ');
+}
+
 void LogprobLists::add(TokenId id, const wire::TokenLogprob* logprob, size_t top) {
   const char* comma = empty() ? "" : ",";
   tokens_ += comma;
@@ -88,10 +92,15 @@ void LogprobLists::add(TokenId id, const wire::TokenLogprob* logprob, size_t top
 void LogprobLists::add_prompt(const PromptView& view, size_t top) {
   const std::vector<TokenId>& ids = view.prompt->tokens;
   const size_t end = text_offset_ + characters(view.prompt->text);
+  const size_t begin = text_offset_;
   for (size_t i = 0; i < ids.size(); ++i) {
     text_offset_ = std::min(text_offset_, end);
+    const bool first = text_offset_ == begin && !view.prompt->text.starts_with(' ');
     const bool known = i > 0 && i <= view.logprobs.size();
     add(ids[i], known ? &view.logprobs[i - 1] : nullptr, top);
+    if (first && text_offset_ > begin && writer_.begins_with_hidden_space(ids[i])) {
+      --text_offset_;
+    }
   }
   // Where the text is not what the tokens' bytes say (bytes that are no UTF-8), it is right again
   // from here on.

@@ -33,6 +33,9 @@ class TokenWriter {
   // How many characters the token adds to the answer's text; a character in several tokens counts
   // at the first.
   size_t shown_characters(TokenId id) const;
+  // Whether the token, as the first of a text, begins with a space that the text does not show
+  // (SentencePiece).
+  bool begins_with_hidden_space(TokenId id) const;
 
  private:
   const ApiRequest& request_;

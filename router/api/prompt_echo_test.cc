@@ -55,6 +55,29 @@ TEST_F(PromptEchoTest, TheListsBeginWithThePrompt) {
   EXPECT_EQ(got.at("token_logprobs").at(count - 1), -1);
 }
 
+// The first token of a SentencePiece text begins with a space that the text does not have.
+TEST(PromptEchoSpaceTest, OffsetsLeaveOutTheHiddenSpace) {
+  const tokenizer::Tokenizer tokenizer = llama2_tokenizer();
+  Prompt prompt;
+  prompt.text = "Hello world";
+  prompt.tokens = tokenizer.encode(prompt.text, {.add_bos = false});
+  const ApiRequest asked = completion(R"({"prompt":"a","echo":true,"logprobs":0})", tokenizer);
+  const TokenWriter writer(asked, tokenizer);
+  LogprobLists lists(writer, 0);
+  lists.add_prompt({&prompt, {}}, 0);
+  const boost::json::value got = json(lists.json());
+  const boost::json::array& tokens = got.at("tokens").as_array();
+  const boost::json::array& offsets = got.at("text_offset").as_array();
+  const std::string text = " " + prompt.text;
+  size_t at = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_EQ(offsets[i].as_int64(), static_cast<int64_t>(at == 0 ? 0 : at - 1)) << i;
+    at += tokens[i].as_string().size();
+  }
+  EXPECT_EQ(at, text.size());
+  EXPECT_EQ(lists.text_offset(), prompt.text.size());
+}
+
 TEST_F(PromptEchoTest, OffsetsCountACharacterInSeveralTokensOnce) {
   const boost::json::value choice = whole(request(R"(,"echo":true,"logprobs":0)"));
   const boost::json::array& offsets = choice.at("logprobs").at("text_offset").as_array();

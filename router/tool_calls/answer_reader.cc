@@ -9,7 +9,11 @@ namespace {
 constexpr std::string_view kSpace = " \n\t\r";
 constexpr size_t kLongestName = 300;  // with what stands between a name and its arguments
 
+// White space that may belong to what follows is held back, so much of it at most.
+constexpr size_t kMostSpace = 256;
+
 size_t space_at_end(std::string_view text) {
+  text = text.substr(text.size() - std::min(text.size(), kMostSpace));
   const size_t last = text.find_last_not_of(kSpace);
   return last == std::string_view::npos ? text.size() : text.size() - last - 1;
 }
@@ -86,10 +90,11 @@ size_t AnswerReader::settled(std::string_view marker) const {
 bool AnswerReader::start() {
   const size_t first = held_.find_first_not_of(kSpace);
   const std::string_view rest = std::string_view(held_).substr(std::min(first, held_.size()));
-  if (rest.empty() || is_begun(rest, kThinkBegin)) {
+  const bool near = held_.size() - rest.size() <= kMostSpace;
+  if (near && (rest.empty() || is_begun(rest, kThinkBegin))) {
     return false;
   }
-  if (rest.starts_with(kThinkBegin)) {
+  if (near && rest.starts_with(kThinkBegin)) {
     held_.erase(0, first + kThinkBegin.size());
     skip_space_ = true;
     at_ = At::kReasoning;
@@ -122,8 +127,8 @@ bool AnswerReader::content(AnswerPiece& out) {
     return false;
   }
   const size_t first = held_.find_first_not_of(kSpace);
-  if (form_.call_form == CallForm::kLlama3 && !any_content_ && calls_ == 0 &&
-      first != std::string::npos && held_[first] == '{') {
+  if (form_.call_form == CallForm::kLlama3 && !any_content_ && calls_ == 0 && first <= kMostSpace &&
+      held_[first] == '{') {
     raw_ = held_.substr(0, first);
     held_.erase(0, first);
     tentative_ = true;

@@ -88,6 +88,24 @@ TEST_F(AnswerReaderTest, LeavesTextAloneThatIsNeitherReasoningNorCall) {
   }
 }
 
+// White space is held back while it may belong to a call; an answer of nothing else must not pile
+// up.
+TEST_F(AnswerReaderTest, HoldsLittleWhiteSpaceBack) {
+  const std::string space(3'000, ' ');
+  for (const CallForm form : {CallForm::kHermes, CallForm::kLlama3, CallForm::kMistral}) {
+    use(form);
+    form_.has_reasoning = true;
+    EXPECT_EQ(read(space), space);
+    EXPECT_EQ(read(space + "<think>a</think>"), space + "<think>a</think>");
+    EXPECT_EQ(read("a" + space + "b"), "a" + space + "b");
+    AnswerReader reader(form_, tools_);
+    EXPECT_GT(reader.feed(space).content.size(), 2'500u);
+  }
+  use(CallForm::kLlama3);
+  EXPECT_EQ(read(space + "{\"name\": \"f\", \"parameters\": {}}"),
+            space + "{\"name\": \"f\", \"parameters\": {}}");
+}
+
 TEST_F(AnswerReaderTest, SplitsReasoningOff) {
   form_.has_reasoning = true;
   EXPECT_EQ(read("<think>\nwhy <b> not\n</think>\n\nbecause"), "(why <b> not)because");

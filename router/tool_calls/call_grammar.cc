@@ -100,6 +100,10 @@ std::string any_object() { return R"({"type":"object"})"; }
 
 // Names the function whose schema is at fault.
 Status explained(const ToolRequest& tools, const Status& whole) {
+  constexpr size_t kMostTried = 32;
+  if (whole.code() == StatusCode::kResourceExhausted || tools.callable.size() > kMostTried) {
+    return whole;  // all of them together, or a search that would cost more than it tells
+  }
   for (const Tool& tool : tools.callable) {
     const Status one = grammar::compile({grammar::Kind::kJsonSchema, {tool.schema}}).status();
     if (!one.ok()) {

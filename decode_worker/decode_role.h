@@ -62,7 +62,9 @@ class DecodeRole final : public worker::Role {
   // Admission and hand-over.
   void admit();
   bool try_admit(DecodeRun& run);
-  bool fits(const DecodeRun& run, const kv_cache::PerGroup<int>& found, int kv_tokens) const;
+  // `held`: blocks that were found and count as available no more.
+  bool fits(const DecodeRun& run, const kv_cache::PerGroup<int>& found, int kv_tokens,
+            const kv_cache::Leases& held) const;
   int max_step() const { return static_cast<int>(env_.entry.max_chunk_tokens); }
   void take_slots(DecodeRun& run, int kv_tokens);
   void release_slots(DecodeRun& run, int count);

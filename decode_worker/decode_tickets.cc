@@ -81,8 +81,8 @@ void DecodeRole::admit() {
 }
 
 // Room for the base and for the first step of its choices, beside the watermark.
-bool DecodeRole::fits(const DecodeRun& run, const kv_cache::PerGroup<int>& found,
-                      int kv_tokens) const {
+bool DecodeRole::fits(const DecodeRun& run, const kv_cache::PerGroup<int>& found, int kv_tokens,
+                      const kv_cache::Leases& held) const {
   for (int g = 0; g < env_.blocks.groups(); ++g) {
     const kv_cache::BlockPool& pool = env_.blocks.pool(g);
     int tail = tail_blocks(run.body, kv_tokens, env_.blocks, g, max_step());
@@ -93,7 +93,8 @@ bool DecodeRole::fits(const DecodeRun& run, const kv_cache::PerGroup<int>& found
       // chunks get shorter.
       missing = std::min(missing, env_.blocks.most_blocks(g, kv_tokens, max_step()));
       tail = std::min(tail, pool.total());
-      missing = std::min(missing, pool.total() - tail);
+      const auto here = static_cast<int>(held[static_cast<size_t>(g)].held());
+      missing = std::min(missing, std::max(0, pool.total() - tail - here));
     }
     if (pool.available() < missing + tail + growing_) {
       return false;
@@ -138,11 +139,11 @@ bool DecodeRole::try_admit(DecodeRun& run) {
     const auto size = static_cast<int>(tokens.size());
     const int usable = worker::wants_prompt_scores(run.body) ? 0 : size - 1;
     const int found = env_.blocks.peek(tokens, usable, salt);
-    if (!fits(run, {found, found}, size)) {
+    if (!fits(run, {found, found}, size, {})) {
       return false;
     }
     kv_cache::BlockPools::Hit hit = env_.blocks.match(tokens, usable, salt);
-    if (!fits(run, {hit.tokens, hit.tokens}, size)) {
+    if (!fits(run, {hit.tokens, hit.tokens}, size, hit.blocks)) {
       return false;
     }
     run.started = env_.clock.now();
@@ -151,11 +152,11 @@ bool DecodeRole::try_admit(DecodeRun& run) {
     return true;
   }
   const int unit = run.push_unit_tokens;
-  if (!fits(run, env_.blocks.peek_parts(tokens, run.kv_tokens, unit, salt), run.kv_tokens)) {
+  if (!fits(run, env_.blocks.peek_parts(tokens, run.kv_tokens, unit, salt), run.kv_tokens, {})) {
     return false;
   }
   kv_cache::BlockPools::Parts parts = env_.blocks.match_parts(tokens, run.kv_tokens, unit, salt);
-  if (!fits(run, parts.tokens, run.kv_tokens)) {
+  if (!fits(run, parts.tokens, run.kv_tokens, parts.blocks)) {
     return false;
   }
   run.started = env_.clock.now();

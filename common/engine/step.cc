@@ -98,6 +98,18 @@ void Step::take_logits(const device::TeamThread& thread, const model::LogitsChun
   }
 }
 
+namespace {
+
+// The rows of a padded head that are no tokens count for a prompt as little as for samples.
+std::span<const float> scored_part(std::span<const float> row, const SequencePlan& sequence,
+                                   TokenId token) {
+  const int vocab = sequence.score_vocab;
+  const bool cut = vocab > token && static_cast<size_t>(vocab) < row.size();
+  return cut ? row.first(static_cast<size_t>(vocab)) : row;
+}
+
+}  // namespace
+
 void Step::run(Item& item, const model::LogitsChunk& chunk, ThreadBuffers& buffers) {
   const auto vocab = static_cast<size_t>(vocab_);
   std::span<float> row(chunk.logits + static_cast<size_t>(item.row - chunk.first) *
@@ -111,7 +123,8 @@ void Step::run(Item& item, const model::LogitsChunk& chunk, ThreadBuffers& buffe
   }
   if (item.score) {
     Result<sampling::TokenLogprobs> scored =
-        sampling::token_logprobs(row, sequence.score[at], sequence.score_top, buffers.sampling);
+        sampling::token_logprobs(scored_part(row, sequence, sequence.score[at]), sequence.score[at],
+                                 sequence.score_top, buffers.sampling);
     if (scored.ok()) {
       output.scores[at] = std::move(scored).value();
     } else {

@@ -52,8 +52,10 @@ int BlockPools::most_blocks(int g, int tokens, int step) const {
   if (group(g).kind == CacheKind::kFull) {
     return all;
   }
-  // What the step's first query sees before itself, and the step: they may begin inside a block.
-  return std::min(all, blocks_for(group(g).window - 1 + step) + 1);
+  // What the step's first query sees before itself, and the step: n tokens that may begin inside a
+  // block touch one block and those that the other n - 1 fill.
+  const int n = group(g).window - 1 + step;
+  return std::min(all, blocks_for(n - 1) + 1);
 }
 
 // ---------------------------------------------------------------- prefix cache

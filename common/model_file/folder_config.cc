@@ -311,7 +311,9 @@ class ConfigReader final {
     if (!base) {
       BATON_ASSIGN_OR_RETURN(base, find_number(config_, "rope_theta"));
     }
-    add_f32("rope.freq_base", base.value_or(10000.0));
+    // The defaults of transformers.
+    add_f32("rope.freq_base",
+            base.value_or(architecture().architecture == "gemma3" ? 1'000'000.0 : 10'000.0));
     BATON_ASSIGN_OR_RETURN(auto part, find_number(rope, "partial_rotary_factor"));
     if (!part) {
       BATON_ASSIGN_OR_RETURN(part, find_number(config_, "partial_rotary_factor"));
@@ -408,6 +410,11 @@ class ConfigReader final {
     BATON_ASSIGN_OR_RETURN(auto window, find_u32(config_, "sliding_window"));
     if (!used.value_or(true)) {
       window.reset();
+    }
+    const bool unsaid = !config_.contains("sliding_window");
+    if (unsaid &&
+        (architecture().architecture == "gemma3" || architecture().model_type == "mistral")) {
+      window = 4096;  // the default of transformers; null is none
     }
     BATON_ASSIGN_OR_RETURN(const uint32_t period, window_period(window.has_value()));
     if (window && period > 1) {

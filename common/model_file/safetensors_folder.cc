@@ -267,7 +267,7 @@ class FolderReader final {
 
   // Every tensor lies where the index says, and nowhere else.
   Status check_index() const {
-    size_t found = 0;
+    std::set<std::string_view> found;
     for (const Shard& shard : shards_) {
       for (const SafetensorsTensor& tensor : shard.tensors) {
         const auto it = index_.find(tensor.name);
@@ -276,16 +276,11 @@ class FolderReader final {
               in(shard.file) + ": has the tensor " + model_file::quoted(tensor.name) + ", which " +
               std::string(kIndex) + (it == index_.end() ? " does not name" : " places elsewhere"));
         }
-        ++found;
+        found.insert(tensor.name);
       }
     }
-    if (found == index_.size()) {
-      return {};
-    }
     for (const auto& [name, file] : index_) {
-      const auto shard = std::ranges::find(shards_, file, &Shard::file);
-      if (std::ranges::find(shard->tensors, name, &SafetensorsTensor::name) ==
-          shard->tensors.end()) {
+      if (!found.contains(name)) {
         return invalid_argument(in(file) + ": tensor " + model_file::quoted(name) +
                                 " is missing, which " + std::string(kIndex) + " names");
       }

@@ -20,6 +20,7 @@ void ask_for_scores(const wire::RunBody& body, const Sequence& sequence,
   entry.logits = engine::LogitsWanted::kAll;
   entry.score.assign(sequence.tokens().begin() + begin, sequence.tokens().begin() + end);
   entry.score_top = body.prompt_logprobs;
+  entry.score_vocab = static_cast<int>(body.sampling.token_count);
 }
 
 wire::PromptLogprobs prompt_logprobs(const wire::RunBody& body, Incarnation from, int first,

@@ -369,6 +369,23 @@ TEST_P(WorkersTest, ADecodeWorkerThatIsGoneLosesNothingThatWasNotCommitted) {
   expect_right(request);
 }
 
+// What was found in the prefix cache counts as available no more once it is held: in a pool of the
+// least window a longer prompt after a cached one must still find room.
+TEST_P(WorkersTest, ACachedPrefixDoesNotShutALongerPromptOut) {
+  Cluster cluster;
+  cluster.decode_blocks = 14;
+  cluster.max_chunk_tokens = 256;
+  start(cluster);
+  const wire::RunBody first = body(1, 96, 2);
+  router_.send("d0", wire::Run{first});
+  ASSERT_TRUE(until([&] { return finished(first); }));
+  wire::RunBody second = body(2, 400, 2);
+  std::ranges::copy(first.prompt, second.prompt.begin());
+  router_.send("d0", wire::Run{second});
+  ASSERT_TRUE(until([&] { return finished(second); }));
+  expect_right(second);
+}
+
 // Requests of all kinds, cancelled, superseded and preempted at random moments, in pools that are
 // too small: what is not cancelled ends right, and nothing is left behind.
 TEST_P(WorkersTest, RandomCancelsLeaveNothingBehind) {

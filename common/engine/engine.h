@@ -55,7 +55,7 @@ struct SequencePlan {
   // `score_top` most likely; needs kAll.
   std::vector<TokenId> score;
   int score_top = 0;
-  int score_vocab = 0;  // leading ids that are tokens; 0 all of the model's
+  int score_vocab = 0;                 // leading ids that are tokens; 0 all of the model's
   std::vector<SampleRequest> samples;  // each samples from the last row; needs kLast or kAll
 };
 

@@ -42,6 +42,43 @@ TEST(ParserTest, ReadsTheSameRequestHoweverItIsCut) {
   }
 }
 
+// The last chunk is the first, and comes in two pieces, cut anywhere.
+TEST(ParserTest, ReadsAnEmptyChunkedBodyHoweverItIsCut) {
+  const std::string request =
+      "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+  const std::string response = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+  const auto feed = [](auto& parser, const std::string& text, size_t first, size_t second) {
+    for (const size_t end : {first, second, text.size()}) {
+      size_t more = 1;
+      while (more > 0 && parser.taken < end) {
+        more = parser.parser.feed(std::string_view(text).substr(parser.taken, end - parser.taken));
+        parser.taken += more;
+      }
+    }
+    return parser.parser.state();
+  };
+  struct Requests {
+    RequestParser parser{{}};
+    size_t taken = 0;
+  };
+  struct Responses {
+    ResponseParser parser{false, {}, [](std::string_view) { return true; }};
+    size_t taken = 0;
+  };
+  for (size_t first = 1; first < request.size(); ++first) {
+    for (size_t second = first; second < request.size(); ++second) {
+      Requests requests;
+      EXPECT_EQ(feed(requests, request, first, second), ParseState::kComplete) << first;
+    }
+  }
+  for (size_t first = 1; first < response.size(); ++first) {
+    for (size_t second = first; second < response.size(); ++second) {
+      Responses responses;
+      EXPECT_EQ(feed(responses, response, first, second), ParseState::kComplete) << first;
+    }
+  }
+}
+
 TEST(ParserTest, SurvivesMutatedRequests) {
   SeededRandom random(2);
   for (int round = 0; round < 20'000; ++round) {

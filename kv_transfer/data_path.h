@@ -24,6 +24,9 @@ struct IoSlice {
   size_t bytes = 0;
 };
 size_t total_bytes(std::span<const IoSlice> slices);
+// Copies the first `limit` bytes, all if there are fewer; `to` holds as many.
+void copy_slices(std::span<const IoSlice> from, std::span<const IoSlice> to,
+                 size_t limit = SIZE_MAX);
 
 using PathPeer = uint32_t;  // of one path, never reused; 0 is invalid
 

@@ -19,14 +19,6 @@ struct FreeState {
 
 }  // namespace
 
-size_t total_bytes(std::span<const IoSlice> slices) {
-  size_t sum = 0;
-  for (const IoSlice& slice : slices) {
-    sum += slice.bytes;
-  }
-  return sum;
-}
-
 uint64_t payload_digest(std::span<const IoSlice> slices) {
   if (slices.size() == 1) {
     return XXH3_64bits(slices.front().data, slices.front().bytes);

@@ -174,17 +174,23 @@ Choice choose(const Candidate& local, const Candidate& sender, const PredictedTi
 
 }  // namespace
 
-Result<Placement> PlacementPolicy::place(const PlacementRequest& request,
-                                         const std::vector<WorkerState*>& prefills,
-                                         const std::vector<WorkerState*>& decodes) const {
+Status PlacementPolicy::check_workers(bool needs_local, const std::vector<WorkerState*>& prefills,
+                                      const std::vector<WorkerState*>& decodes) const {
   if (decodes.empty()) {
     return unavailable("no decode worker is ready");
   }
-  const bool may_local = mode_ != config::LocalPrefill::kNever || request.needs_local;
-  const bool may_remote = mode_ != config::LocalPrefill::kAlways && !request.needs_local;
-  if (may_remote && !may_local && prefills.empty()) {
+  if (mode_ == config::LocalPrefill::kNever && !needs_local && prefills.empty()) {
     return unavailable("no prefill worker is ready");
   }
+  return Status();
+}
+
+Result<Placement> PlacementPolicy::place(const PlacementRequest& request,
+                                         const std::vector<WorkerState*>& prefills,
+                                         const std::vector<WorkerState*>& decodes) const {
+  BATON_RETURN_IF_ERROR(check_workers(request.needs_local, prefills, decodes));
+  const bool may_local = mode_ != config::LocalPrefill::kNever || request.needs_local;
+  const bool may_remote = mode_ != config::LocalPrefill::kAlways && !request.needs_local;
   std::vector<Candidate> receivers = candidates(decodes, request);
   sort_by_cost(receivers,
                [](const Candidate& worker) { return worker.prefill_ms() + worker.decode_ms(); });

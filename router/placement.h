@@ -79,7 +79,11 @@ class PlacementPolicy {
 
   explicit PlacementPolicy(config::LocalPrefill mode) : mode_(mode) {}
 
-  // unavailable, naming what is missing, when no worker can take the request.
+  // unavailable, naming what is missing, when no worker can take a request: what place() begins
+  // with, for callers whose request is dear to describe.
+  Status check_workers(bool needs_local, const std::vector<WorkerState*>& prefills,
+                       const std::vector<WorkerState*>& decodes) const;
+  // As check_workers() when no worker can take the request.
   Result<Placement> place(const PlacementRequest& request,
                           const std::vector<WorkerState*>& prefills,
                           const std::vector<WorkerState*>& decodes) const;

@@ -74,24 +74,20 @@ Result<Placement> RouterLoop::choose(RouterRun& run) {
   std::vector<WorkerState*> prefills = workers_.ready(wire::Role::kPrefill);
   std::vector<WorkerState*> decodes = decodes_for(run);
   const bool alone = run.deaths >= kSuspectDeaths;
-  if (decodes.empty()) {
-    return unavailable(
-        "no decode worker is ready");  // before the prompt is hashed, again and again
-  }
-  if (prefills.empty() && config_.router.local_prefill == config::LocalPrefill::kNever && !alone) {
-    return unavailable("no prefill worker is ready");
-  }
   if (alone) {
     BATON_ASSIGN_OR_RETURN(WorkerState* const worker, worker_alone(run));
     prefills.clear();
     decodes = {worker};
   }
+  const bool needs_local = alone || (run.choices.size() > 1 && run.emitted());
+  // Before the prompt is hashed, which runs that wait would do again and again.
+  BATON_RETURN_IF_ERROR(placement_.check_workers(needs_local, prefills, decodes));
   const std::vector<TokenId> tokens = known_tokens(run.body);
   PlacementRequest request;
   request.tokens = tokens;
   request.choices = static_cast<int>(run.choices.size());
   request.max_new_tokens = run.body.sampling.max_tokens;
-  request.needs_local = alone || (run.choices.size() > 1 && run.emitted());
+  request.needs_local = needs_local;
   if (!run.needs_prompt_logprobs()) {  // else all of the prompt is computed anyway
     request.chains = chains(tokens, run.body.cache_salt, prefills, decodes);
   }

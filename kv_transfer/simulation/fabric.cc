@@ -9,26 +9,6 @@ namespace {
 // How long a transport takes at most to notice that a process has ended.
 constexpr Duration kDeathSeen = 150ms;
 
-// Copies the first `limit` bytes.
-void copy_slices(std::span<const IoSlice> from, std::span<const IoSlice> to, size_t limit) {
-  size_t target = 0;
-  size_t offset = 0;
-  for (IoSlice source : from) {
-    while (source.bytes > 0 && limit > 0) {
-      const size_t bytes = std::min({source.bytes, to[target].bytes - offset, limit});
-      std::memcpy(to[target].data + offset, source.data, bytes);
-      source.data += bytes;
-      source.bytes -= bytes;
-      limit -= bytes;
-      offset += bytes;
-      if (offset == to[target].bytes) {
-        ++target;
-        offset = 0;
-      }
-    }
-  }
-}
-
 }  // namespace
 
 void Fabric::own_source(Flight& flight) {

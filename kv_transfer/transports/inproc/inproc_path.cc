@@ -21,24 +21,6 @@ void drain(int fd) {
   [[maybe_unused]] const ssize_t got = ::read(fd, &count, sizeof(count));
 }
 
-void copy_slices(std::span<const IoSlice> from, std::span<const IoSlice> to) {
-  size_t target = 0;
-  size_t offset = 0;
-  for (IoSlice source : from) {
-    while (source.bytes > 0) {
-      const size_t bytes = std::min(source.bytes, to[target].bytes - offset);
-      std::memcpy(to[target].data + offset, source.data, bytes);
-      source.data += bytes;
-      source.bytes -= bytes;
-      offset += bytes;
-      if (offset == to[target].bytes) {
-        ++target;
-        offset = 0;
-      }
-    }
-  }
-}
-
 }  // namespace
 
 bool InprocHub::post(const std::string& to, Message message) {

@@ -392,10 +392,11 @@ void RouterLoop::tick(TimePoint now) {
   workers_.sweep(now, now - next_tick_);
   listener_.report_refused(now);
   const bool prefill_needed = config_.router.local_prefill == config::LocalPrefill::kNever;
+  // Before ready: who sees the router ready reads the context of its workers next.
+  health_.max_context = workers_.max_context();
   health_.ready = !workers_.ready(wire::Role::kDecode).empty() &&
                   (!prefill_needed || !workers_.ready(wire::Role::kPrefill).empty());
   last_ready_ = health_.ready ? now : last_ready_;
-  health_.max_context = workers_.max_context();
   std::vector<uint64_t> late;
   std::vector<uint64_t> gone;  // whose ClientGone found the queue full
   for (const auto& [id, exchange] : exchanges_) {

@@ -2,7 +2,7 @@
 # run.sh ALL NAME: what ./dev test does once the model is there.
 #   ALL   1: sanitizers, fuzzing, the checks of the tree and the long end-to-end tests, too
 #   NAME  only the tests whose name contains it; empty: all
-# Prints the minutes of each part, the names of what failed, and as its last line
+# Prints the end of what failed, the minutes of each part, the names of what failed, and as its last line
 # "N passed, N failed, N skipped" over all runners.
 #
 # shellcheck disable=SC2317  # functions are called through part()
@@ -46,11 +46,17 @@ part() {
 # Adds up what ctest wrote in JUnit's form.
 count() { # count TITLE FILE
   local numbers
-  numbers=$(python3 - "$2" <<'PY'
+  numbers=$(python3 - "$1" "$2" "$results/failures.txt" <<'PY'
 import sys
 import xml.etree.ElementTree as tree
-cases = tree.parse(sys.argv[1]).getroot().findall("testcase")
-bad = [c.get("name").split()[0] for c in cases if c.find("failure") is not None or c.get("status") == "fail"]
+title, file, failures = sys.argv[1:]
+cases = tree.parse(file).getroot().findall("testcase")
+failed = [c for c in cases if c.find("failure") is not None or c.get("status") == "fail"]
+bad = [c.get("name").split()[0] for c in failed]
+with open(failures, "a", encoding="utf-8") as out:
+    for case in failed:
+        lines = (case.findtext("system-out") or "").splitlines()
+        print(f"---- {title}: {case.get('name')}, the end of its output", *lines[-40:], sep="\n", file=out)
 skip = [c for c in cases if c.find("skipped") is not None and c.get("name").split()[0] not in bad]
 print(len(cases) - len(bad) - len(skip), len(bad), len(skip), *bad)
 PY
@@ -141,6 +147,8 @@ fuzzed() {
 }
 
 finish() {
+  # Once more, where the end of a long record is what remains of it.
+  [ ! -s "$results/failures.txt" ] || cut -c 1-300 "$results/failures.txt"
   say "minutes of each part:"
   printf '  %s\n' "${report[@]}"
   local entry

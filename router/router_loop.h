@@ -134,6 +134,7 @@ class RouterLoop {
   void send(Incarnation worker, const wire::Message& message);
 
   void tick(TimePoint now);
+  void update_health(TimePoint now);
   void count_workers();
   bool drained(TimePoint now);
   void say_goodbye();

@@ -6,6 +6,8 @@
 #             disaggregated and colocated
 #   soak      ten minutes of load under kills, stops, restarts and clients that leave
 #             (tests/e2e/soak.py --help for its length and seed); not part of "all"
+#   cpu [FLAGS]  the engine beside other engines on the same CPUs, in turn (cpu --help); not part
+#             of "all"
 # Each prints its table; the commands are printed first, so that one can be repeated alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -50,11 +52,15 @@ serve() {
 
 soak() { run python3 tests/e2e/soak.py --seconds 600; }
 
+# Its table or its JSON, and nothing else, is on stdout.
+cpu() { python3 tests/bench/cpu.py --baton "$baton" --model "$model" "$@"; }
+
 case ${1:-all} in
   engine | transfer | serve | soak) "$1" ;;
+  cpu) "$@" ;;
   all) engine; transfer; serve ;;
   *)
-    echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, soak" >&2
+    echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, soak, cpu" >&2
     exit 2
     ;;
 esac

@@ -45,6 +45,7 @@ class DecodeRole final : public worker::Role {
   bool idle() const override { return runs_.empty(); }
   void fail_all(const Status& why) override;
   void on_stuck(bool stuck) override { agent_->set_stuck(stuck); }
+  TimePoint last_transfer_turn() const override { return agent_->last_turn(); }
   void describe_load(wire::Heartbeat& heartbeat) override;
 
  private:

@@ -98,7 +98,7 @@ struct TransferAgent::State {
   std::atomic<bool> stopping{false};
   std::atomic<bool> stuck{false};
   std::atomic<double> bytes_per_s{0};
-  std::atomic<int64_t> oldest_ns{0};
+  std::atomic<int64_t> turned_ns{0};
   std::string listen_address;  // written before create() returns
   mutable Mutex mutex;
   std::vector<Link> links GUARDED_BY(mutex);
@@ -135,6 +135,7 @@ Status TransferAgent::State::start(std::unique_ptr<TransferCore>& core) {
   };
   core = std::make_unique<TransferCore>(options, borrowed, *sockets, clock, random,
                                         transfer_metrics, std::move(emit));
+  turned_ns.store(clock.now().time_since_epoch().count(), std::memory_order_relaxed);
   return Status();
 }
 
@@ -182,6 +183,7 @@ void TransferAgent::State::loop(TransferCore& core) {
   while (!stopping.load(std::memory_order_relaxed)) {
     int done = turn(core);
     const TimePoint now = clock.now();
+    turned_ns.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     if (now >= next_sweep) {
       core.poll(stuck.load(std::memory_order_relaxed));
       sockets->report_refused(now);
@@ -237,7 +239,6 @@ bool TransferAgent::State::sleep(TransferCore& core, Duration limit) {
 
 void TransferAgent::State::publish(TransferCore& core) {
   bytes_per_s.store(core.bytes_per_s(), std::memory_order_relaxed);
-  oldest_ns.store(core.oldest().count(), std::memory_order_relaxed);
   std::vector<Link> now_up = core.links();
   MutexLock lock(mutex);
   links.swap(now_up);
@@ -346,8 +347,8 @@ void TransferAgent::set_stuck(bool stuck) { state_->stuck.store(stuck, std::memo
 double TransferAgent::measured_bytes_per_s() const {
   return state_->bytes_per_s.load(std::memory_order_relaxed);
 }
-Duration TransferAgent::oldest_transfer() const {
-  return Duration(state_->oldest_ns.load(std::memory_order_relaxed));
+TimePoint TransferAgent::last_turn() const {
+  return TimePoint(Duration(state_->turned_ns.load(std::memory_order_relaxed)));
 }
 
 }  // namespace baton::kv_transfer

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -107,6 +108,7 @@ class AgentTest : public testing::TestWithParam<const char*> {
     ASSERT_EQ(committed->commit.choices.size(), 1u);
     EXPECT_EQ(committed->commit.choices[0].output, std::vector<TokenId>{42});
     EXPECT_EQ(committed->transport, GetParam());
+    EXPECT_LT(clock_.now() - prefill_->last_turn(), 10s);
     const auto acked = at_p_.take<TransferAcked>();
     ASSERT_TRUE(acked);
     EXPECT_EQ(acked->id, id);
@@ -334,6 +336,20 @@ TEST_P(AgentTest, TheEndOfTheSenderReleasesItsTickets) {
   const auto aborted = at_d_.take<TicketAborted>({}, 3s);
   ASSERT_TRUE(aborted);
   ASSERT_TRUE(at_d_.take<TicketReleased>({}, 3s));
+}
+
+// Descriptors of a transport may say "readable" again and again.
+TEST_P(AgentTest, AnIdleLinkLetsTheProcessorSleep) {
+  start({}, {});
+  transfer(64);
+  const auto used = [] {
+    timespec spent{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+    return std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
+  };
+  const auto before = used();
+  EXPECT_FALSE(at_d_.take<PeerLost>({}, 600ms));
+  EXPECT_LT(used() - before, 200ms) << "of 600 ms, two agents";
 }
 
 TEST_P(AgentTest, CarriesManyTransfersAtOnce) {

@@ -212,7 +212,8 @@ class TransferAgent {
   // For the heartbeat to peers: whether the own loop or step makes no progress.
   void set_stuck(bool stuck);
   double measured_bytes_per_s() const;  // lately, for placement; 0 = not yet
-  Duration oldest_transfer() const;
+  // When the transfer thread last went round: not long ago, unless it hangs.
+  TimePoint last_turn() const;
 
  private:
   struct State;

@@ -384,6 +384,24 @@ TEST_F(PrefillRoleTest, APromptStartsOnlyWhenAllItsBlocksFit) {
   expect_all_free();
 }
 
+TEST_F(PrefillRoleTest, AChunkMayNeedNoNewBlock) {
+  HostSetup setup = prefill_setup();
+  setup.block_tokens = 64;
+  setup.blocks = 8;
+  setup.max_chunk_tokens = 32;
+  start(setup);
+  // 32, 32 in the same block, 32, and a rest that shares a step with another prompt's first.
+  const wire::RunBody odd = body(1, 101, 8);
+  const wire::RunBody other = body(2, 40, 8);
+  prefill(odd);
+  prefill(other);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 2; }));
+  EXPECT_GE(host_->steps, 5);
+  EXPECT_EQ(d0_.output(odd, 0), oracle_.output(odd));
+  EXPECT_EQ(d0_.output(other, 0), oracle_.output(other));
+  expect_all_free();
+}
+
 TEST_F(PrefillRoleTest, ACachedPrefixIsNotComputedAgain) {
   start();
   const wire::RunBody first = body(1, 100, 4);

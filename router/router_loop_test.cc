@@ -184,6 +184,44 @@ TEST_F(RouterLoopTest, CancelsEverywhereAtAStopString) {
   EXPECT_EQ(d0->next<wire::Cancel>()->reason, "superseded");
 }
 
+// What a client calls its request names nothing in the cluster.
+TEST_F(RouterLoopTest, RequestsMayCarryTheSameIdOfTheirClients) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto first = post();
+  const RunKey one = p0->next<wire::Prefill>()->body.key;
+  const auto second = post();  // the same id in its answer
+  const RunKey other = p0->next<wire::Prefill>()->body.key;
+  EXPECT_NE(one.request, other.request);
+  d0->tokens(other, 0, {11}, FinishReason::kLength);
+  d0->tokens(one, 0, {10}, FinishReason::kLength);
+  ASSERT_TRUE(first->wait_done() && second->wait_done());
+  EXPECT_EQ(text(*first), decoded({10}));
+  EXPECT_EQ(text(*second), decoded({11}));
+}
+
+TEST_F(RouterLoopTest, ListsOfLogprobsEndTogetherAtAStopString) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const TokenId x = tokenizer_.encode("x")[0];
+  const auto answer = post(R"(,"stop":"x","logprobs":1,"return_token_ids":true)");
+  wire::Tokens message;
+  message.key = p0->next<wire::Prefill>()->body.key;
+  message.from = d0->id();
+  message.ids = {10, x, 11, 12};  // those after the stop were on their way
+  message.logprobs.assign(4, {-0.5f, {{10, -0.5f}}, 0});
+  d0->send(message);
+  ASSERT_TRUE(answer->wait_done());
+  const boost::json::value choice = json(answer->body()).at("choices").at(0);
+  EXPECT_EQ(std::string(choice.at("text").as_string()), decoded({10}));
+  EXPECT_EQ(choice.at("token_ids").as_array().size(), 2u);
+  for (const char* list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
+    EXPECT_EQ(choice.at("logprobs").at(list).as_array().size(), 2u) << list;
+  }
+}
+
 TEST_F(RouterLoopTest, SendsNoCancelWhenTheWorkersKnowTheEnd) {
   start();
   const auto p0 = worker(wire::Role::kPrefill, 0);

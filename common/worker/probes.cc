@@ -30,6 +30,9 @@ std::string not_live_reason(const LoopHealth& health, TimePoint now, const Probe
   if (health.step_running && older_than(health.compute_moved_ns, now, limits.step_stuck)) {
     return "an engine step makes no progress";
   }
+  if (older_than(health.transfer_turn_ns, now, limits.transfer_stuck)) {
+    return "the transfer thread does not turn";
+  }
   return {};
 }
 

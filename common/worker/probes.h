@@ -15,6 +15,8 @@ namespace baton::worker {
 struct ProbeLimits {
   Duration loop_stuck = 1s;  // no turn for so long
   Duration step_stuck = 1s;  // a step runs and no layer ends for so long
+  // The transfer thread does not turn for so long. More than the loop's, which tells of it.
+  Duration transfer_stuck = 2s;
 };
 
 // Empty when the worker is healthy, else why it is not. Thread-safe.

@@ -14,6 +14,7 @@ class ProbesTest : public testing::Test {
  protected:
   ProbesTest() {
     health_.last_turn_ns = clock_.now().time_since_epoch().count();
+    health_.transfer_turn_ns = clock_.now().time_since_epoch().count();
     health_.registered = true;
     Result<std::unique_ptr<http::Server>> server =
         serve_probes("127.0.0.1:0", health_, clock_, registry_, limits_);
@@ -55,11 +56,19 @@ TEST_F(ProbesTest, AStepWithoutProgressIsNotLive) {
   health_.compute_moved_ns = clock_.now().time_since_epoch().count();
   health_.step_running = true;
   EXPECT_EQ(ask("/livez").status, 200);
-  clock_.advance(2s);
+  clock_.advance(1500ms);
   health_.last_turn_ns = clock_.now().time_since_epoch().count();
   EXPECT_EQ(ask("/livez").body, "an engine step makes no progress\n");
   health_.step_running = false;
   EXPECT_EQ(ask("/livez").status, 200) << "an idle worker computes nothing and is well";
+}
+
+TEST_F(ProbesTest, ATransferThreadThatHangsIsNotLive) {
+  clock_.advance(3s);
+  health_.last_turn_ns = clock_.now().time_since_epoch().count();
+  const http::Response answer = ask("/livez");
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.body, "the transfer thread does not turn\n");
 }
 
 TEST_F(ProbesTest, IsReadyOnlyWhileRegisteredAndNotDraining) {

@@ -38,6 +38,9 @@ class Role {
   // Whether a step makes no progress; said at every tick. Peers should know.
   virtual void on_stuck(bool stuck) = 0;
 
+  // When the thread that hands KV over last went round.
+  virtual TimePoint last_transfer_turn() const = 0;
+
   // Fills in what the role knows; the loop adds the rest.
   virtual void describe_load(wire::Heartbeat& heartbeat) = 0;
 };

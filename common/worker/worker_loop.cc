@@ -154,6 +154,7 @@ void WorkerLoop::watch_step(Role& role, TimePoint now) {
   }
   const Duration still = now.time_since_epoch() - Duration(health_.compute_moved_ns.load());
   role.on_stuck(step_running_ && still > options_.stuck_after);
+  health_.transfer_turn_ns = role.last_transfer_turn().time_since_epoch().count();
 }
 
 void WorkerLoop::tick(Role& role) {

@@ -21,7 +21,8 @@ namespace baton::worker {
 
 // Read by the probes' thread.
 struct LoopHealth {
-  std::atomic<int64_t> last_turn_ns{0};  // of the clock
+  std::atomic<int64_t> last_turn_ns{0};      // of the clock
+  std::atomic<int64_t> transfer_turn_ns{0};  // as the loop has seen it, the same for its thread
   std::atomic<bool> step_running{false};
   std::atomic<uint64_t> compute_ticks{0};
   std::atomic<int64_t> compute_moved_ns{0};  // when compute_ticks last moved

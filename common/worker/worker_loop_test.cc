@@ -55,10 +55,12 @@ class BookRole final : public Role {
     steps_wanted = 0;
   }
   void on_stuck(bool stuck) override { stuck_seen = stuck_seen || stuck; }
+  TimePoint last_transfer_turn() const override { return TimePoint(transfer_turn.load()); }
   void describe_load(wire::Heartbeat& heartbeat) override { heartbeat.waiting = 42; }
 
   std::atomic<int> messages{0}, lost{0}, wakes{0}, timers{0}, steps{0}, failed_all{0};
   std::atomic<int> steps_wanted{0};  // < 0: for ever
+  std::atomic<Duration> transfer_turn{Duration(0)};
   std::atomic<bool> draining{false}, busy{false}, stuck_seen{false}, lets_go{true};
 
  private:
@@ -141,6 +143,8 @@ TEST_F(WorkerLoopTest, RegistersAndReportsItsLoad) {
   EXPECT_TRUE(until([&] { return router_.heartbeats["d0"].loop_ticks > ticks; }));
   EXPECT_TRUE(loop_->health().registered);
   EXPECT_GT(loop_->health().last_turn_ns, 0);
+  role().transfer_turn = 5s;
+  EXPECT_TRUE(until([&] { return Duration(loop_->health().transfer_turn_ns.load()) == 5s; }));
 }
 
 TEST_F(WorkerLoopTest, ComputesStepsOneAfterTheOther) {

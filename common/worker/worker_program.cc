@@ -160,6 +160,7 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
   ProbeLimits limits;
   limits.loop_stuck = config::scaled(config, limits.loop_stuck);
   limits.step_stuck = config::scaled(config, limits.step_stuck);
+  limits.transfer_stuck = config::scaled(config, limits.transfer_stuck);
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> probes,
                          serve_probes(entry->http, loop.health(), clock, registry, limits));
   BATON_ASSIGN_OR_RETURN(const MadeRole made, factory(env));

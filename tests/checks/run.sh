@@ -55,7 +55,7 @@ for argument in "$@"; do
 done
 
 mkdir -p build
-for check in layering code_rules sizes tests_beside documents dashboards; do
+for check in layering code_rules sizes tests_beside documents dashboards fault_table; do
   run "$check" python3 "$checks/$check.py"
 done
 run clang-format formatted

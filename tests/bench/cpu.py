@@ -2,6 +2,7 @@
 """Tokens per second of Baton and of other engines on the CPUs of this machine, in turn.
 
   ./dev bench cpu --llama-bench PATH --llama-batched-bench PATH
+  ./dev bench cpu --openvino PYTHON --openvino-model FILE
   ./dev bench cpu --runs 3 --level avx512,avx2 --json ...
 
 Every row is measured --runs times, Baton and each peer right after one another, the first of them
@@ -18,8 +19,8 @@ import statistics
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PEERS = {"llama.cpp": ("llama_bench", "llama_batched_bench")}
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 GENERATED = 32  # tokens of a peer's decode measurement, half of them before the context, half after
 PEER_SAMPLES = 3  # of one run of a peer; its median counts
 LIMIT_S = 600
@@ -148,6 +149,26 @@ class LlamaCpp:
         return [(rates[row.batch], None) for row in rows]
 
 
+class OpenVino:
+    """openvino_rates.py, by a Python that has openvino-genai."""
+    name = "OpenVINO"
+
+    def __init__(self, options):
+        self.options = options
+
+    def measure(self, rows):
+        what = (["decode", str(rows[0].size), ",".join(str(row.batch) for row in rows)]
+                if rows[0].batch else ["prefill", ",".join(str(row.size) for row in rows)])
+        command = [self.options.openvino, os.path.join(HERE, "openvino_rates.py"),
+                   self.options.openvino_model or self.options.model, str(self.options.threads), *what]
+        lines = run_program(command).splitlines() or [""]
+        return [(rate, None) for rate in parsed(command, lines[-1])]
+
+
+# An engine, and the flags without which it is skipped.
+PEERS = [(LlamaCpp, ("llama_bench", "llama_batched_bench")), (OpenVino, ("openvino",))]
+
+
 def measure(engines, groups, runs, say):
     """{row: {engine's name: [(tokens/s, share)]}}, a value a run."""
     values = {}
@@ -226,11 +247,14 @@ def arguments(argv):
                         default=os.path.join(ROOT, "models/smollm2-135m-instruct-q4_1.gguf"))
     parser.add_argument("--llama-bench", metavar="PATH", help="llama.cpp's llama-bench")
     parser.add_argument("--llama-batched-bench", metavar="PATH", help="and its llama-batched-bench")
+    parser.add_argument("--openvino", metavar="PYTHON", help="a Python that has openvino-genai")
+    parser.add_argument("--openvino-model", metavar="FILE",
+                        help="what it reads in place of --model: its Q4_1 is not the file's, Q8_0 is")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of every engine")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--level", default="", metavar="NAME,NAME",
                         help="only rows with Baton's instructions lowered to these: avx512, avx2; "
-                        "llama.cpp with --repack 0")
+                        "llama.cpp with --repack 0, no other engine")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args(argv)
     if options.runs < 1 or options.threads < 1:
@@ -239,7 +263,7 @@ def arguments(argv):
     for level in options.level:
         if level not in ("avx512", "avx2"):
             parser.error(f"--level {level}: avx512 or avx2")
-    for flag in ("baton", *PEERS["llama.cpp"]):
+    for flag in ("baton", *(flag for _, flags in PEERS for flag in flags)):
         path = getattr(options, flag)
         if path and not os.access(path, os.X_OK):
             parser.error(f"--{flag.replace('_', '-')}: {path} is no program")
@@ -253,12 +277,14 @@ def main(argv):
         print(line, file=sys.stderr, flush=True)
 
     engines = [Baton(options)]
-    missing = [flag for flag in PEERS["llama.cpp"] if not getattr(options, flag)]
-    if missing:
-        flags = " and ".join("--" + flag.replace("_", "-") for flag in missing)
-        say(f"llama.cpp is skipped: {flags} not given")
-    else:
-        engines.append(LlamaCpp(options))
+    for peer, flags in PEERS:
+        missing = ["--" + flag.replace("_", "-") for flag in flags if not getattr(options, flag)]
+        if missing:
+            say(f"{peer.name} is skipped: {' and '.join(missing)} not given")
+        elif options.level and peer is not LlamaCpp:
+            say(f"{peer.name} is skipped: its instructions cannot be lowered")
+        else:
+            engines.append(peer(options))
     groups = ([group for level in options.level for group in level_groups(level)]
               if options.level else GROUPS)
     before = os.getloadavg()[0]

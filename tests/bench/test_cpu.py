@@ -44,6 +44,14 @@ part = 0.1 if "--no-repack" in sys.argv else 0.5
 for n in flag["-npl"].split(","):
     print(json.dumps({"pl": int(n), "speed_tg": 100 * part * int(n)}))
 """
+# In place of a Python with OpenVINO: as fast as Baton.
+PYTHON = """
+import os, sys
+assert os.path.basename(sys.argv[1]) == "openvino_rates.py" and sys.argv[2:4] == ["other.gguf", "2"]
+print("a warning")
+print([10.0 * int(n) for n in sys.argv[5].split(",")] if sys.argv[4] == "prefill"
+      else [100.0 * int(n) for n in sys.argv[6].split(",")])
+"""
 BROKEN = """
 import sys
 print("one\\ncannot open the model", file=sys.stderr)
@@ -110,6 +118,17 @@ class BenchCpu(unittest.TestCase):
         self.assertEqual([row["level"] for row in result["rows"]], ["avx512"] * 3 + ["avx2"] * 3)
         self.assertEqual(result["rows"][5]["peers"]["llama.cpp"]["ratio"]["samples"], [10])
         self.assertEqual(result["probe"]["unsteady"], 6)
+
+    def test_a_second_peer_has_columns_of_its_own(self):
+        flags = ["--openvino", self.program("python", PYTHON), "--openvino-model", "other.gguf"]
+        status, out, err = self.run_bench("--runs", "1", *flags)
+        self.assertEqual(status, 0, err)
+        self.assertIn("| prefill 2048 | 20,480 (20,480-20,480) | 50 % | 20,480 (20,480-20,480) | "
+                      "1.00 (1.00-1.00) × | 10,240 (10,240-10,240) | 2.00 (2.00-2.00) × | 3 × |", out)
+        self.assertIn("| decode, batch 32, context 256 | 3,200", out)
+        status, out, err = self.run_bench("--runs", "1", "--level", "avx2", *flags)
+        self.assertEqual(status, 0, err)
+        self.assertIn("OpenVINO is skipped: its instructions cannot be lowered", err)
 
     def test_without_a_peer_it_says_so(self):
         status, out, err = self.run_bench("--runs", "1", llama=None)

@@ -125,18 +125,29 @@ void Membership::lose(Incarnation id, std::string_view reason) {
 void Membership::leave(Incarnation worker, std::string_view reason) { lose(worker, reason); }
 
 void Membership::sweep(TimePoint now, Duration late_by) {
-  std::vector<std::pair<Incarnation, std::string_view>> gone;
+  sweep_ended();
+  std::vector<Incarnation> silent;
   for (auto& [id, worker] : workers_) {
-    if (worker.process.ended()) {
-      gone.emplace_back(id, "process ended");
-    } else if (late_by > 200ms) {
+    if (late_by > 200ms) {
       worker.last_heard = now;  // we slept ourselves: its heartbeats may lie in the queue
     } else if (now - worker.last_heard > timeout_) {
-      gone.emplace_back(id, "no heartbeat");
+      silent.push_back(id);
     }
   }
-  for (const auto& [id, reason] : gone) {
-    lose(id, reason);
+  for (const Incarnation id : silent) {
+    lose(id, "no heartbeat");
+  }
+}
+
+void Membership::sweep_ended() {
+  std::vector<Incarnation> ended;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.process.ended()) {
+      ended.push_back(id);
+    }
+  }
+  for (const Incarnation id : ended) {
+    lose(id, "process ended");
   }
 }
 

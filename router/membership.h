@@ -67,6 +67,8 @@ class Membership {
   // Loses workers that were silent too long or whose process ended. A caller that was itself late
   // passes that as `late_by`: silence is then counted anew.
   void sweep(TimePoint now, Duration late_by);
+  // Loses those whose process ended: when one of process_fds() is readable.
+  void sweep_ended();
 
   WorkerState* find(Incarnation worker);
   // Workers that take requests, by name.

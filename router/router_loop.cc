@@ -455,12 +455,15 @@ void RouterLoop::say_goodbye() {
 void RouterLoop::wait(bool more) {
   std::vector<int> fds = workers_.process_fds();
   fds.resize(std::min<size_t>(fds.size(), 60));
+  const size_t processes = fds.size();
   fds.push_back(listener_.poll_fd());
   fds.push_back(wake_fd_);
   if (!health_.draining && options_.stop_fd >= 0) {
     fds.push_back(options_.stop_fd);
   }
-  wire::wait_readable(fds, more ? TimePoint{} : next_tick_);
+  const int ready = wire::wait_readable(fds, more ? TimePoint{} : next_tick_);
+  fds.resize(processes);
+  worker_ended_ = ready > 0 && wire::wait_readable(fds, TimePoint{}) > 0;
   uint64_t count = 0;
   (void)!read(wake_fd_, &count, sizeof(count));
 }
@@ -473,6 +476,9 @@ void RouterLoop::run() {
     receive();
     take_commands();
     const bool more = !receive();  // edge triggered: look again after every send
+    if (std::exchange(worker_ended_, false)) {
+      workers_.sweep_ended();  // not at the next tick: streams wait; after what it had still sent
+    }
     if (now >= next_tick_) {
       tick(now);
       next_tick_ = now + kTick;

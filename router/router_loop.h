@@ -173,6 +173,7 @@ class RouterLoop {
   RequestHistory history_;
   std::vector<Parked> parked_;
   std::optional<Alone> alone_;
+  bool worker_ended_ = false;  // a process has ended, by its descriptor
   TimePoint last_death_{};
   TimePoint last_ready_ = TimePoint::min();  // when requests could last be placed
   int64_t waiting_runs_ = 0;                 // of them, those whose prefill is not over

@@ -228,7 +228,10 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
   if (moved) {
     metrics_.registry.counter(metrics::MetricId::kStreamsMoved, {reason}).add();
   }
-  log_info("run moved", {{"reason", why.to_string()}, {"attempt", run.key().attempt}});
+  const Exchange* exchange = find_exchange(run.exchange);
+  log_info("run moved", {{"request", exchange ? exchange->record().answer_id : std::string()},
+                         {"reason", why.to_string()},
+                         {"attempt", run.key().attempt}});
 }
 
 // The last of them lets the output that waited through.

@@ -65,6 +65,12 @@ class RouterWaitsTest : public RouterLoopTest {
     }
     return made;
   }
+  // Once the router has told `tokens` to clients, all of its workers taken together.
+  void die_after(Mortal& worker, int tokens) {
+    EXPECT_TRUE(eventually(
+        [&] { return registry_.counter(metrics::MetricId::kGenerationTokens).value() >= tokens; }));
+    worker.body.die();
+  }
 };
 
 TEST_F(RouterWaitsTest, AMovedStreamWaitsForTheOnlyDecodeWorkerToComeBack) {
@@ -124,7 +130,7 @@ TEST_F(RouterWaitsTest, AMovedRequestThatWaitsInVainTellsWhatItLost) {
   const auto d0 = mortal(wire::Role::kDecode, 0);
   const auto answer = post();
   (*d0)->tokens(p0->next<wire::Prefill>()->body.key, 0, {10});
-  d0->body.die();
+  die_after(*d0, 1);
   ASSERT_TRUE(answer->wait_done());
   EXPECT_EQ(answer->status(), 503);
   EXPECT_EQ(json(answer->body()).at("error").at("type"), "worker_lost_error");
@@ -141,7 +147,7 @@ TEST_F(RouterWaitsTest, ASuspectIsNotTriedOnTheLastDecodeWorker) {
     const auto run = (*d[i])->next<wire::Run>();
     ASSERT_TRUE(run);
     (*d[i])->tokens(run->body.key, static_cast<uint32_t>(i), {10});
-    d[i]->body.die();
+    die_after(*d[i], static_cast<int>(i) + 1);
   }
   ASSERT_TRUE(suspect->wait_done());
   EXPECT_EQ(suspect->status(), 500);
@@ -156,11 +162,11 @@ TEST_F(RouterWaitsTest, ARequestThatKillsIsTriedAloneAndThenRefused) {
   const auto d = decode_workers(4);
   const auto deadly = post(R"(,"seed":1)");
   (*d[0])->tokens((*d[0])->next<wire::Run>()->body.key, 0, {10});
-  d[0]->body.die();
+  die_after(*d[0], 1);
   const auto second = (*d[1])->next<wire::Run>();
   ASSERT_TRUE(second);
   (*d[1])->tokens(second->body.key, 1, {11});
-  d[1]->body.die();
+  die_after(*d[1], 2);
   const auto third = (*d[2])->next<wire::Run>();
   ASSERT_TRUE(third);
   EXPECT_EQ(third->body.key.attempt, 2);
@@ -168,7 +174,7 @@ TEST_F(RouterWaitsTest, ARequestThatKillsIsTriedAloneAndThenRefused) {
   const auto elsewhere = (*d[3])->next<wire::Run>();
   ASSERT_TRUE(elsewhere) << "nothing else goes to the worker of the suspect";
   (*d[2])->tokens(third->body.key, 2, {12});
-  d[2]->body.die();
+  die_after(*d[2], 3);
   ASSERT_TRUE(deadly->wait_done());
   EXPECT_EQ(deadly->status(), 500);
   EXPECT_EQ(json(deadly->body()).at("error").at("type"), "worker_crashed_error");
@@ -184,7 +190,7 @@ TEST_F(RouterWaitsTest, ASuspectWaitsForAnIdleWorkerAndGivesItBack) {
   const auto d = decode_workers(4);
   const auto suspect = post(R"(,"seed":1)");
   (*d[0])->tokens((*d[0])->next<wire::Run>()->body.key, 0, {10});
-  d[0]->body.die();
+  die_after(*d[0], 1);
   const auto second = (*d[1])->next<wire::Run>();
   ASSERT_TRUE(second);
   std::vector<std::shared_ptr<FakeResponder>> others;
@@ -194,7 +200,7 @@ TEST_F(RouterWaitsTest, ASuspectWaitsForAnIdleWorkerAndGivesItBack) {
     keys.push_back((*d[i])->next<wire::Run>()->body.key);
   }
   (*d[1])->tokens(second->body.key, 1, {11});
-  d[1]->body.die();
+  die_after(*d[1], 2);
   EXPECT_FALSE((*d[2])->next<wire::Run>(150ms)) << "it runs a request";
   (*d[2])->tokens(keys[0], 0, {20}, wire::FinishReason::kStop);
   const auto alone = (*d[2])->next<wire::Run>();

@@ -15,7 +15,7 @@ namespace baton::cli {
 namespace {
 
 // Between fork and exec: only calls that are safe after a fork of a process with threads.
-[[noreturn]] void run_child(pid_t parent, int error_fd, char* const* argv) {
+[[noreturn]] void run_child(pid_t parent, int error_fd, int output_fd, char* const* argv) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) {
@@ -28,6 +28,9 @@ namespace {
   const int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null_fd >= 0) {
     dup2(null_fd, STDIN_FILENO);
+  }
+  if (output_fd >= 0) {
+    dup2(output_fd, STDERR_FILENO);
   }
   dup2(STDERR_FILENO, STDOUT_FILENO);
   execv(argv[0], argv);
@@ -61,7 +64,7 @@ std::string ChildExit::to_text() const {
   return "signal " + std::to_string(code) + (name ? " (" + std::string(name) + ")" : "");
 }
 
-Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& argv) {
+Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& argv, int output_fd) {
   std::vector<char*> words;
   for (const std::string& word : argv) {
     words.push_back(const_cast<char*>(word.c_str()));
@@ -74,7 +77,7 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& argv) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    run_child(parent, error_pipe[1], words.data());
+    run_child(parent, error_pipe[1], output_fd, words.data());
   }
   const int fork_error = errno;
   close(error_pipe[1]);

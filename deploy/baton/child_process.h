@@ -25,7 +25,8 @@ class ChildProcess {
   // us; with no signal blocked, standard input empty and standard output going to our standard
   // error. Call it from the thread that outlives the child: the kernel's promise holds for that
   // thread. unavailable: argv[0] cannot be run, with the system's reason.
-  static Result<ChildProcess> start(const std::vector<std::string>& argv);
+  // `output_fd`: where both outputs go instead; borrowed.
+  static Result<ChildProcess> start(const std::vector<std::string>& argv, int output_fd = -1);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;
   ~ChildProcess();

@@ -33,6 +33,7 @@ struct AllOptions {
   QualityOptions quality;
   EngineBenchOptions engine_bench;
   TransferBenchOptions transfer_bench;
+  FaultBenchOptions fault_bench;
   serve_bench::ServeBenchOptions serve_bench;
 };
 
@@ -256,6 +257,28 @@ void add_transfer_bench(CLI::App& bench, TransferBenchOptions& options) {
       "  baton bench transfer --transport ucx-tcp --pool 256 --json");
 }
 
+void add_fault_bench(CLI::App& bench, FaultBenchOptions& options) {
+  CLI::App* faults =
+      bench.add_subcommand("faults", "Kill and stop workers under load; how soon all goes on");
+  faults->option_defaults()->always_capture_default();
+  faults->add_option("--kill", options.faults, "Workers to kill (SIGKILL) and to stop (SIGSTOP)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000));
+  faults->add_option("--config", options.config, "Cluster file; default: 2 prefill, 2 decode")
+      ->type_name("FILE");
+  faults->add_option("--model", options.model, "Model to serve instead of the file's")
+      ->type_name("FILE");
+  faults->add_option("--transport", options.transport, "Default: ucx-posix, then ucx-tcp")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"ucx-posix", "ucx-tcp"}));
+  faults->add_option("--seed", options.seed, "Of questions, victims and moments")->type_name("N");
+  faults->add_flag("--json", options.json, "One JSON object");
+  faults->footer(
+      "Starts a cluster of its own. Exit status 1 when a stream was lost, a token was wrong, or a\n"
+      "fault was not noticed.\n\nexamples:\n  baton bench faults\n"
+      "  baton bench faults --kill 200 --json");
+}
+
 // Flags of `bench serve` that say what arrives.
 void add_load(CLI::App* serve, serve_bench::ServeBenchOptions& options) {
   serve->add_option("--rate", options.rate, "Poisson arrivals, requests a second")
@@ -373,6 +396,9 @@ Command command_of(const CLI::App& app, AllOptions& options) {
   if (name == "transfer") {
     return options.transfer_bench;
   }
+  if (name == "faults") {
+    return options.fault_bench;
+  }
   if (name == "serve") {
     return options.serve_bench;
   }
@@ -395,11 +421,13 @@ CommandLine parse_command_line(int argc, const char* const* argv, std::ostream& 
   add_explain(app, options.explain);
   add_model(app, options.model);
   add_generate(app, options.generate);
-  CLI::App* bench = app.add_subcommand("bench", "Measure: serve, quality, engine, transfer");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Measure: serve, quality, engine, transfer, faults");
   bench->require_subcommand(1);
   add_quality(*bench, options.quality);
   add_engine_bench(*bench, options.engine_bench);
   add_transfer_bench(*bench, options.transfer_bench);
+  add_fault_bench(*bench, options.fault_bench);
   add_serve_bench(*bench, options.serve_bench);
   bench->footer(
       "baton bench NAME --help tells more.\n\nexamples:\n"

@@ -11,6 +11,7 @@
 #include "deploy/baton/cluster_plan.h"
 #include "deploy/baton/engine_bench.h"
 #include "deploy/baton/explain.h"
+#include "deploy/baton/fault_bench.h"
 #include "deploy/baton/generate.h"
 #include "deploy/baton/model_report.h"
 #include "deploy/baton/quality.h"
@@ -20,9 +21,10 @@
 
 namespace baton::cli {
 
-using Command = std::variant<UpOptions, StatusOptions, ChatOptions, ExplainOptions, ModelOptions,
-                             GenerateOptions, QualityOptions, EngineBenchOptions,
-                             TransferBenchOptions, serve_bench::ServeBenchOptions>;
+using Command =
+    std::variant<UpOptions, StatusOptions, ChatOptions, ExplainOptions, ModelOptions,
+                 GenerateOptions, QualityOptions, EngineBenchOptions, TransferBenchOptions,
+                 FaultBenchOptions, serve_bench::ServeBenchOptions>;
 
 struct CommandLine {
   std::optional<int> exit_status;  // set: help, version or bad usage; nothing else to do

@@ -29,6 +29,7 @@ int run(const GenerateOptions& options) { return run_generate(options); }
 int run(const QualityOptions& options) { return run_quality(options); }
 int run(const EngineBenchOptions& options) { return run_engine_bench(options); }
 int run(const TransferBenchOptions& options) { return run_transfer_bench(options); }
+int run(const FaultBenchOptions& options) { return run_fault_bench(options); }
 int run(const serve_bench::ServeBenchOptions& options) {
   const Result<std::string> key = first_api_key(options.api_key_file);
   if (!key.ok()) {

@@ -4,6 +4,8 @@
 #   transfer  the hand-over between two processes, beside memcpy: ucx-posix and ucx-tcp
 #   serve     the highest rate at which 90 % of requests meet both limits, through HTTP:
 #             disaggregated and colocated
+#   faults    workers killed and stopped under load: how soon that is noticed, how soon streams go
+#             on; not part of "all"
 #   soak      ten minutes of load under kills, stops, restarts and clients that leave
 #             (tests/e2e/soak.py --help for its length and seed); not part of "all"
 #   cpu [FLAGS]  the engine beside other engines on the same CPUs, in turn (cpu --help); not part
@@ -50,17 +52,19 @@ serve() {
   serve_on deploy/colocated.yaml
 }
 
+faults() { run "$baton" bench faults --model "$model"; }
+
 soak() { run python3 tests/e2e/soak.py --seconds 600; }
 
 # Its table or its JSON, and nothing else, is on stdout.
 cpu() { python3 tests/bench/cpu.py --baton "$baton" --model "$model" "$@"; }
 
 case ${1:-all} in
-  engine | transfer | serve | soak) "$1" ;;
+  engine | transfer | serve | faults | soak) "$1" ;;
   cpu) "$@" ;;
   all) engine; transfer; serve ;;
   *)
-    echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, soak, cpu" >&2
+    echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, faults, soak, cpu" >&2
     exit 2
     ;;
 esac

@@ -124,6 +124,9 @@ package_and_image() {
   tests_of "package and image" build/release -L image "${only[@]}" --verbose
 }
 
+# Those of the clients that are installed and run in a minute or so.
+real_clients() { ./dev test clients openai langchain litellm; }
+
 fuzzed() {
   local fuzzer corpus status=0
   build_targets asan "${FUZZERS[@]/%/_fuzz}" || return 1
@@ -186,6 +189,7 @@ if [ "$all" = 1 ] && [ -z "$name" ]; then
   # UCX's hooks would patch functions that clang's ASan has replaced.
   export UCX_MEM_MMAP_HOOK_MODE=none
   export UBSAN_OPTIONS="print_stacktrace=1"
+  part "real clients" real_clients && passed=$((passed + 1))
   part "checks" ./dev check && passed=$((passed + 1))
   part "set-up of clang" ./dev set-up build test asan
   part "ASan and UBSan" sanitized asan

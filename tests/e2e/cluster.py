@@ -60,8 +60,9 @@ def descendants(pid):
 
 
 def shm_files():
+    """Names in /dev/shm, without those of OpenMP, which no process of Baton uses."""
     with contextlib.suppress(OSError):
-        return set(os.listdir("/dev/shm"))
+        return {name for name in os.listdir("/dev/shm") if not name.startswith("__KMP_")}
     return set()
 
 

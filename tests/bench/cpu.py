@@ -80,6 +80,11 @@ def parsed(command, text):
         raise BenchError(f"{command[0]} printed no JSON: {text[:80]!r}") from error
 
 
+def named(engine, model):
+    """An engine that reads a file of its own is another one in the table."""
+    return f"{engine}, {os.path.basename(model)}" if model else engine
+
+
 class Baton:
     name = "Baton"
 
@@ -117,11 +122,13 @@ class LlamaCpp:
 
     def __init__(self, options):
         self.options = options
+        self.model = options.llama_model or options.model
+        self.name = named(self.name, options.llama_model)
 
     def measure(self, rows):
         if rows[0].batch > 1:
             return self._several(rows)
-        command = [self.options.llama_bench, "-m", self.options.model,
+        command = [self.options.llama_bench, "-m", self.model,
                    "-t", str(self.options.threads), "-fa", "1", "-r", str(PEER_SAMPLES),
                    "-o", "json"]
         if rows[0].batch:
@@ -137,7 +144,7 @@ class LlamaCpp:
         prompt = rows[0].size - GENERATED // 2
         most = max(row.batch for row in rows)
         # Sequences share the prompt's computation, and each gets a copy of its cache.
-        command = [self.options.llama_batched_bench, "-m", self.options.model,
+        command = [self.options.llama_batched_bench, "-m", self.model,
                    "-t", str(self.options.threads), "-fa", "on", "-b", "2048", "-ub", "512",
                    "-c", str(most * (prompt + GENERATED)), "-npp", str(prompt), "-pps",
                    "-ntg", str(GENERATED), "-npl", ",".join(str(row.batch) for row in rows),
@@ -155,12 +162,14 @@ class OpenVino:
 
     def __init__(self, options):
         self.options = options
+        self.model = options.openvino_model or options.model
+        self.name = named(self.name, options.openvino_model)
 
     def measure(self, rows):
         what = (["decode", str(rows[0].size), ",".join(str(row.batch) for row in rows)]
                 if rows[0].batch else ["prefill", ",".join(str(row.size) for row in rows)])
         command = [self.options.openvino, os.path.join(HERE, "openvino_rates.py"),
-                   self.options.openvino_model or self.options.model, str(self.options.threads), *what]
+                   self.model, str(self.options.threads), *what]
         lines = run_program(command).splitlines() or [""]
         return [(rate, None) for rate in parsed(command, lines[-1])]
 
@@ -247,6 +256,8 @@ def arguments(argv):
                         default=os.path.join(ROOT, "models/smollm2-135m-instruct-q4_1.gguf"))
     parser.add_argument("--llama-bench", metavar="PATH", help="llama.cpp's llama-bench")
     parser.add_argument("--llama-batched-bench", metavar="PATH", help="and its llama-batched-bench")
+    parser.add_argument("--llama-model", metavar="FILE",
+                        help="what it reads in place of --model: another type may be faster there")
     parser.add_argument("--openvino", metavar="PYTHON", help="a Python that has openvino-genai")
     parser.add_argument("--openvino-model", metavar="FILE",
                         help="what it reads in place of --model: its Q4_1 is not the file's, Q8_0 is")

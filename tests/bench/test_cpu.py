@@ -125,10 +125,16 @@ class BenchCpu(unittest.TestCase):
         self.assertEqual(status, 0, err)
         self.assertIn("| prefill 2048 | 20,480 (20,480-20,480) | 50 % | 20,480 (20,480-20,480) | "
                       "1.00 (1.00-1.00) × | 10,240 (10,240-10,240) | 2.00 (2.00-2.00) × | 3 × |", out)
-        self.assertIn("| decode, batch 32, context 256 | 3,200", out)
+        self.assertIn("| OpenVINO, other.gguf |", out)
         status, out, err = self.run_bench("--runs", "1", "--level", "avx2", *flags)
         self.assertEqual(status, 0, err)
         self.assertIn("OpenVINO is skipped: its instructions cannot be lowered", err)
+
+    def test_a_peer_may_read_a_file_of_its_own(self):
+        llama = LLAMA_BENCH.replace("part =", 'assert flag["-m"] == "fast.gguf"\npart =')
+        status, out, err = self.run_bench("--runs", "1", "--llama-model", "fast.gguf", llama=llama)
+        self.assertEqual(status, 0, err)
+        self.assertIn("| Baton / llama.cpp, fast.gguf |", out)
 
     def test_without_a_peer_it_says_so(self):
         status, out, err = self.run_bench("--runs", "1", llama=None)

@@ -121,6 +121,7 @@ DecodeRun& DecodeRole::add_run(wire::RunBody body, Incarnation router) {
         worker::make_sampler(body, choice, model.vocab, model.max_context, grammar));
   }
   run->choices = body.choices;
+  run->beams = make_beams(body);
   run->body = std::move(body);
   by_request_[run->body.key.request] = run->id;
   admission_.push_back(run->id);

@@ -7,7 +7,7 @@
 // on the worker loop's thread.
 //
 // decode_role.cc: requests, results, ends. decode_tickets.cc: admission and hand-over.
-// decode_steps.cc: the batch.
+// decode_steps.cc: the batch. decode_beams.cc: choices that are beams.
 
 #include <deque>
 #include <map>
@@ -93,6 +93,14 @@ class DecodeRole final : public worker::Role {
   void lane_done(Lane& lane, engine::SequenceOutput& output);
   void base_done(Lane& lane, const engine::SequenceOutput& output);
   void take_sample(DecodeRun& run, int choice, const sampling::Sampled& sampled);
+
+  // Beam search.
+  std::unique_ptr<Beams> make_beams(const wire::RunBody& body) const;
+  void beam_done(Lane& lane, const engine::SequenceOutput& output);
+  void advance_beams(DecodeRun& run, const std::vector<wire::TokenLogprob>& rows);
+  std::vector<worker::Sequence> take_beam_sequences(DecodeRun& run);
+  void fork_beams(DecodeRun& run, engine::BatchPlan& plan);
+  bool preempt_waiting_beams();
 
   // Results and ends.
   void send_tokens(DecodeRun& run, int choice, uint32_t first_index, std::vector<TokenId> ids,

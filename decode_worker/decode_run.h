@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "common/sampling/sampler.h"
 #include "common/wire/messages.h"
 #include "common/worker/sequence.h"
+#include "decode_worker/beam_search.h"
 
 namespace baton::decode_worker {
 
@@ -42,6 +44,16 @@ struct Lane {
   bool preempted = false;  // has no blocks; waits to be computed again
   bool closed = false;     // to be erased when no step uses it
   static constexpr int kBase = -1;
+
+  bool waits() const;  // a beam whose row is known, for those of its siblings
+};
+
+// The beam search of a run: its lanes are the beams.
+struct Beams {
+  explicit Beams(BeamSearch::Options options) : search(std::move(options)) {}
+  BeamSearch search;
+  std::vector<std::optional<wire::TokenLogprob>> rows;  // of the beams of this step
+  std::vector<BeamSearch::Successor> next;              // in kForking
 };
 
 struct DecodeRun {
@@ -64,6 +76,7 @@ struct DecodeRun {
   std::vector<sampling::SequenceSampler> samplers;  // one per choice
   // What each choice has produced, the output before this run included; the state after it.
   std::vector<wire::ChoiceState> choices;
+  std::unique_ptr<Beams> beams;            // null: the choices are sampled
   std::unique_ptr<worker::Sequence> base;  // in kForking: the prompt with its KV
   int scored = 0;  // leading positions of the base whose prompt log-probabilities were sent
   int lanes = 0;
@@ -87,6 +100,16 @@ struct DecodeRun {
     return choices[choice].finished == wire::FinishReason::kNone &&
            (choices.size() == 1 || choices[choice].output.empty());
   }
+  // What a step samples from the base's last row.
+  std::vector<sampling::SequenceSampler*> samplers_of_base() {
+    std::vector<sampling::SequenceSampler*> out;
+    for (size_t i = 0; i < (beams ? 1 : choices.size()); ++i) {
+      if (sampled_with_prompt(i)) {
+        out.push_back(&samplers[i]);
+      }
+    }
+    return out;
+  }
   int prompt_tokens() const { return static_cast<int>(body.prompt.size()); }
   // Tokens of the base: with one choice its earlier output is part of it, since nothing forks.
   std::vector<TokenId> base_tokens() const {
@@ -97,6 +120,11 @@ struct DecodeRun {
     return tokens;
   }
 };
+
+inline bool Lane::waits() const {
+  return run.beams != nullptr && choice != kBase &&
+         run.beams->rows[static_cast<size_t>(choice)].has_value();
+}
 
 // Tokens of the base of a request that has not begun.
 inline int base_size(const wire::RunBody& body) {

@@ -19,10 +19,8 @@ void ask_for_samples(Lane& lane, engine::SequencePlan& entry) {
     entry.samples.push_back({&run.samplers[static_cast<size_t>(lane.choice)]});
     return;
   }
-  for (size_t i = 0; i < run.choices.size(); ++i) {
-    if (run.sampled_with_prompt(i)) {
-      entry.samples.push_back({&run.samplers[i]});
-    }
+  for (sampling::SequenceSampler* sampler : run.samplers_of_base()) {
+    entry.samples.push_back({sampler});
   }
 }
 
@@ -47,7 +45,7 @@ void DecodeRole::fork_ready(engine::BatchPlan& plan) {
   std::sort(ready.begin(), ready.end(),
             [](const DecodeRun* a, const DecodeRun* b) { return a->id < b->id; });
   for (DecodeRun* run : ready) {
-    fork(*run, plan);
+    run->beams != nullptr ? fork_beams(*run, plan) : fork(*run, plan);
   }
 }
 
@@ -115,7 +113,7 @@ void DecodeRole::resume_preempted() {
     if (preempted_ == 0) {
       return;
     }
-    if (!lane->preempted) {
+    if (!lane->preempted || lane->waits()) {
       continue;
     }
     worker::Sequence& sequence = lane->sequence;
@@ -196,7 +194,7 @@ void DecodeRole::feed_prompts(engine::BatchPlan& plan) {
     if (budget <= 0) {
       return;
     }
-    if (lane->preempted || lane->closed || lane->fed_in_step > 0) {
+    if (lane->preempted || lane->closed || lane->fed_in_step > 0 || lane->waits()) {
       continue;
     }
     const int count = chunk_for(*lane, budget);
@@ -213,9 +211,15 @@ std::unique_ptr<engine::BatchPlan> DecodeRole::plan_step() {
   admit();
   feed_decoding(*plan);
   feed_prompts(*plan);
+  if (plan->sequences.empty() && preempt_waiting_beams()) {
+    resume_preempted();
+    feed_prompts(*plan);
+  }
   if (plan->sequences.empty() && preempted_ > 0 && preempted_ == static_cast<int>(lanes_.size())) {
     // Alone in the pool and still too large: it can never go on.
-    Lane& oldest = *lanes_.begin()->second;
+    Lane& oldest = *std::find_if(lanes_.begin(), lanes_.end(), [](const auto& lane) {
+                      return !lane.second->waits();
+                    })->second;
     // Of windows it never needs more than it did at its start.
     const kv_cache::BlockPool& pool = env_.blocks.pool(0);
     if (env_.blocks.group(0).kind == kv_cache::CacheKind::kFull &&
@@ -279,6 +283,10 @@ void DecodeRole::lane_done(Lane& lane, engine::SequenceOutput& output) {
     base_done(lane, output);
     return;
   }
+  if (run.beams != nullptr) {
+    beam_done(lane, output);
+    return;
+  }
   const sampling::Sampled& sampled = output.samples[0];
   lane.sequence.append(sampled.id);
   const bool finished = sampled.finish != sampling::FinishReason::kNone;
@@ -300,6 +308,11 @@ void DecodeRole::base_done(Lane& lane, const engine::SequenceOutput& output) {
   run.state = RunState::kForking;
   --run.lanes;
   lanes_.erase(run.base->id());
+  if (run.beams != nullptr) {
+    send_tokens(run, 0, 0, {}, {});  // the prompt's times
+    advance_beams(run, {worker::wire_logprob(*output.samples[0].logprobs)});
+    return;
+  }
   size_t next = 0;
   for (size_t i = 0; i < run.choices.size(); ++i) {
     if (run.sampled_with_prompt(i)) {

@@ -7,9 +7,28 @@
 
 #include "common/base/log.h"
 #include "common/worker/prompt_scores.h"
+#include "common/worker/run_convert.h"
 #include "decode_worker/decode_role.h"
 
 namespace baton::decode_worker {
+
+namespace {
+
+// Of a beam search the prefill worker sends the candidates of the prompt's last row.
+Status check_beam_commit(const wire::Commit& commit, int candidates, int vocab) {
+  if (commit.choices.size() != 1 || commit.choices[0].logprobs.size() != 1 ||
+      commit.choices[0].logprobs[0].top.size() != static_cast<size_t>(candidates)) {
+    return invalid_argument("commit of a beam search without its first candidates");
+  }
+  for (const auto& [id, logprob] : commit.choices[0].logprobs[0].top) {
+    if (id < 0 || id >= vocab || !(logprob <= 0)) {
+      return invalid_argument("commit has a candidate that is no token with a log-probability");
+    }
+  }
+  return Status();
+}
+
+}  // namespace
 
 DecodeRun* DecodeRole::find_reservation(uint64_t reservation) {
   const auto it = by_reservation_.find(reservation);
@@ -254,6 +273,11 @@ void DecodeRole::on_committed(kv_transfer::TransferCommitted committed) {
   run->timings.transfer_bytes = committed.bytes;
   run->timings.transfer_ms = to_ms(env_.clock.now() - run->started);
   run->state = RunState::kForking;
+  if (run->beams != nullptr) {
+    send_tokens(*run, 0, 0, {}, {});  // that the hand-over is done
+    advance_beams(*run, committed.commit.choices[0].logprobs);
+    return;
+  }
   for (wire::CommittedChoice& choice : committed.commit.choices) {
     wire::ChoiceState& state = run->choices[choice.index];
     const auto first = static_cast<uint32_t>(state.output.size());
@@ -275,6 +299,9 @@ void DecodeRole::on_committed(kv_transfer::TransferCommitted committed) {
 // vocabulary, inside the context.
 Status DecodeRole::check_commit(const DecodeRun& run, const wire::Commit& commit) const {
   const model::ModelDescription& model = env_.engine.description();
+  if (run.beams != nullptr) {
+    return check_beam_commit(commit, worker::beam_candidates(run.body.sampling), model.vocab);
+  }
   std::vector<const wire::CommittedChoice*> named(run.choices.size(), nullptr);
   for (const wire::CommittedChoice& choice : commit.choices) {
     if (choice.index >= named.size() || named[choice.index] != nullptr ||

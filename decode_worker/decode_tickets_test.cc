@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "common/worker/run_convert.h"
 #include "common/worker/testing/role_host.h"
 #include "decode_worker/decode_role.h"
@@ -92,7 +94,8 @@ class Sender {
   void prefill(Transfer& transfer) {
     const model::ModelDescription& model = engine_->description();
     std::vector<sampling::SequenceSampler> samplers;
-    for (size_t i = 0; i < transfer.body.choices.size(); ++i) {
+    const size_t count = transfer.body.sampling.beam_width > 0 ? 1 : transfer.body.choices.size();
+    for (size_t i = 0; i < count; ++i) {
       samplers.push_back(
           worker::make_sampler(transfer.body, i, model.vocab, model.max_context, nullptr));
     }
@@ -108,6 +111,9 @@ class Sender {
       wire::CommittedChoice choice;
       choice.index = static_cast<uint32_t>(i);
       choice.output = {sampled.id};
+      if (sampled.logprobs) {
+        choice.logprobs = {worker::wire_logprob(*sampled.logprobs)};
+      }
       choice.finished = worker::wire_finish(sampled.finish);
       transfer.choices.push_back(choice);
     }
@@ -244,6 +250,51 @@ TEST_F(DecodeTicketsTest, RepeatsTheFirstTokenSoThatTheSendersDeathLosesNothing)
   ASSERT_TRUE(until([&] { return finished(request); }));
   EXPECT_EQ(router_.tokens.front().first_index, 0u);
   expect_right(request);
+}
+
+TEST_F(DecodeTicketsTest, ABeamSearchGoesOnFromTheSendersCandidates) {
+  start();
+  std::vector<wire::RunBody> requests;
+  for (const int prompt : {1, 31, 64}) {
+    for (const bool here : {false, true}) {
+      requests.push_back(body(requests.size() + 1, prompt, prompt == 1 ? 1 : 15, 4));
+      requests.back().prompt.assign(static_cast<size_t>(prompt), 5);
+      requests.back().sampling.beam_width = 4;
+      here ? run(requests.back()) : void(sender_->hand_over(requests.back()));
+    }
+  }
+  ASSERT_TRUE(
+      until([&] { return std::ranges::all_of(requests, [&](auto& r) { return finished(r); }); }));
+  for (size_t i = 0; i < requests.size(); i += 2) {
+    for (uint32_t beam = 0; beam < 4; ++beam) {
+      EXPECT_EQ(router_.output(requests[i].key.request, beam),
+                router_.output(requests[i + 1].key.request, beam));
+    }
+  }
+  expect_all_free();
+}
+
+TEST_F(DecodeTicketsTest, RefusesCandidatesOfABeamSearchThatAreNone) {
+  start();
+  const std::vector<std::function<void(std::vector<wire::CommittedChoice>&)>> faults = {
+      [](auto& choices) { choices.clear(); },
+      [](auto& choices) { choices[0].logprobs.clear(); },
+      [](auto& choices) { choices[0].logprobs[0].top.pop_back(); },
+      [](auto& choices) { choices[0].logprobs[0].top[1].first = 100'000; },
+      [](auto& choices) { choices[0].logprobs[0].top[1].second = std::nanf(""); },
+  };
+  for (const auto& fault : faults) {
+    wire::RunBody request = body(router_.failed.size() + 1, 40, 10, 2);
+    request.sampling.beam_width = 2;
+    Sender::Transfer& transfer = sender_->reserve(request);
+    sender_->prefill(transfer);
+    fault(transfer.choices);
+    const size_t failures = router_.failed.size();
+    sender_->commit(transfer);
+    ASSERT_TRUE(until([&] { return router_.failed.size() == failures + 1; }));
+    EXPECT_EQ(router_.failed.back().code, StatusCode::kInvalidArgument);
+  }
+  expect_all_free();
 }
 
 TEST_F(DecodeTicketsTest, OnlyChoicesThatGoOnAreDecoded) {

@@ -140,7 +140,8 @@ void PrefillRole::accept(wire::Prefill request, Incarnation router) {
   }
   const model::ModelDescription& model = env_.engine.description();
   const auto grammar = worker::grammar_of(run->request.body.sampling, env_.grammars);
-  for (size_t choice = 0; choice < run->request.body.choices.size(); ++choice) {
+  const size_t samplers = run->beams() ? 1 : run->request.body.choices.size();
+  for (size_t choice = 0; choice < samplers; ++choice) {
     run->samplers.push_back(
         worker::make_sampler(run->request.body, choice, model.vocab, model.max_context, grammar));
   }
@@ -335,8 +336,13 @@ void PrefillRole::finish_prompt(PrefillRun& run, const engine::SequenceOutput& o
     all_finished = all_finished && choice.finished != wire::FinishReason::kNone;
     run.sampled.push_back(std::move(choice));
   }
+  if (run.beams()) {
+    send_timings(run);
+  }
   for (const wire::CommittedChoice& choice : run.sampled) {
-    send_tokens(run, choice);
+    if (!run.beams()) {
+      send_tokens(run, choice);
+    }
   }
   if (all_finished) {
     close(run, "finished");

@@ -32,7 +32,7 @@ struct PrefillRun {
   Incarnation router;
   RunState state = RunState::kWaiting;
   worker::Sequence sequence;
-  std::vector<sampling::SequenceSampler> samplers;  // one per choice
+  std::vector<sampling::SequenceSampler> samplers;  // one per choice; of beams one
   std::vector<wire::CommittedChoice> sampled;       // set when the last row was sampled
   TimePoint arrived{};
   TimePoint started{};
@@ -46,8 +46,13 @@ struct PrefillRun {
   const RunKey& key() const { return request.body.key; }
   bool in_step() const { return fed_in_step > 0; }
 
+  // A beam search: only the candidates of the prompt's last row are made here.
+  bool beams() const { return request.body.sampling.beam_width > 0; }
   // Whether anything is left for a decode worker after the token that prefill samples.
   bool needs_decode() const {
+    if (beams()) {
+      return true;
+    }
     const int32_t limit = request.body.sampling.max_tokens;
     for (const wire::ChoiceState& choice : request.body.choices) {
       const auto after_prefill = static_cast<int32_t>(choice.output.size()) + 1;

@@ -82,6 +82,7 @@ Exchange::Exchange(Options options, const tokenizer::Tokenizer& tokenizer, Route
   record_.created = options_.created;
   record_.chat = request.chat;
   record_.stream = request.stream;
+  record_.at_once = request.sampling.beam_width > 0;
   record_.prompts = static_cast<int64_t>(request.prompts.size());
   record_.choices = request.candidates();
   record_.prompt_tokens = usage_.prompt_tokens;
@@ -113,13 +114,18 @@ PromptView Exchange::prompt_view(size_t prompt_index) const {
 
 void Exchange::observe_first_token(size_t attempt, TimePoint now) {
   record_.first_token = now;
+  if (attempt < record_.attempts.size()) {
+    record_.main = static_cast<int>(attempt);
+  }
+  if (record_.at_once) {
+    return;
+  }
   const double ttft = to_seconds(now - options_.arrived);
   metrics_.ttft.observe(ttft);
   metrics_.otel_ttft.observe(ttft);
   if (attempt >= record_.attempts.size()) {
     return;
   }
-  record_.main = static_cast<int>(attempt);
   // From the placement on: what a lost attempt before it cost was not to be foreseen.
   const AttemptRecord& placed = record_.attempts[attempt];
   const double measured_ms = to_ms(now - placed.placed);
@@ -137,7 +143,7 @@ void Exchange::observe_token(ChoiceRecord& record, size_t attempt, TimePoint now
   if (!started()) {
     observe_first_token(attempt, now);
   }
-  if (record.tokens > 1) {
+  if (record.tokens > 1 && !record_.at_once) {
     const double gap = to_seconds(now - record.last_token);
     metrics_.itl.observe(gap);
     if (record.tokens == 2) {
@@ -283,7 +289,7 @@ void Exchange::observe_end(TimePoint now) {
   metrics_.request_longest_choice.observe(static_cast<double>(record_.longest_choice));
   metrics_.request_max_tokens.observe(options_.request.sampling.max_tokens);
   metrics_.request_choices.observe(options_.request.n);
-  if (record_.longest_choice > 1) {
+  if (record_.longest_choice > 1 && !record_.at_once) {
     metrics_.tpot.observe(record_.tpot_ms() / 1e3);
     metrics_.otel_tpot.observe(record_.tpot_ms() / 1e3);
   }

@@ -52,7 +52,9 @@ EndedRequest ended_request(const RequestRecord& record) {
   if (record.first_token == TimePoint{}) {
     return ended;
   }
-  ended.ttft_ms = to_ms(record.first_token - record.arrived);
+  if (!record.at_once) {
+    ended.ttft_ms = to_ms(record.first_token - record.arrived);
+  }
   if (record.second_token != TimePoint{}) {
     ended.tpot_ms = record.tpot_ms();
     ended.second_token_gap_ms = record.second_token_gap_ms;

@@ -46,6 +46,7 @@ struct RequestRecord {
   int64_t created = 0;     // unix time
   bool chat = false;
   bool stream = false;
+  bool at_once = false;  // all output comes at the end: its tokens have no latencies of their own
   int64_t prompts = 1;
   int64_t choices = 1;
   int64_t prompt_tokens = 0;

@@ -281,6 +281,10 @@ void RouterLoop::merge_timings(RouterRun& run, const wire::RunTimings& timings) 
 }
 
 void RouterLoop::take_tokens(RouterRun& run, const wire::Tokens& tokens) {
+  if (tokens.ids.empty() && tokens.timings && run.beams() && !run.prefilled) {
+    note_prefilled(run);  // its tokens come at the end
+    expect_prefix(run);
+  }
   if (tokens.ids.empty() || tokens.choice >= run.choices.size()) {
     return;
   }

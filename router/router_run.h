@@ -43,6 +43,7 @@ struct RouterRun {
 
   const RunKey& key() const { return body.key; }
   bool needs_prompt_logprobs() const { return body.prompt_logprobs >= 0; }
+  bool beams() const { return body.sampling.beam_width > 0; }
   // Who computes the prompt.
   Incarnation computing() const {
     return !local ? prefill : decodes.empty() ? Incarnation{} : decodes[0];

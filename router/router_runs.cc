@@ -79,7 +79,7 @@ Result<Placement> RouterLoop::choose(RouterRun& run) {
     prefills.clear();
     decodes = {worker};
   }
-  const bool needs_local = alone || (run.choices.size() > 1 && run.emitted());
+  const bool needs_local = alone || (run.choices.size() > 1 && run.emitted() && !run.beams());
   // Before the prompt is hashed, which runs that wait would do again and again.
   BATON_RETURN_IF_ERROR(placement_.check_workers(needs_local, prefills, decodes));
   const std::vector<TokenId> tokens = known_tokens(run.body);
@@ -212,7 +212,8 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
     return;
   }
   ++run.body.key.attempt;
-  for (size_t i = 0; i < run.choices.size(); ++i) {
+  // A beam search starts again and repeats what it has told.
+  for (size_t i = 0; i < run.choices.size() && !run.beams(); ++i) {
     run.body.choices[i].output = run.choices[i].ids();
     run.body.choices[i].finished = run.choices[i].finish();
   }

@@ -230,5 +230,45 @@ TEST_F(RouterWaitsTest, AGoodbyeMakesNoSuspect) {
   EXPECT_EQ(answer->status(), 200);
 }
 
+TEST_F(RouterLoopTest, ABeamSearchStartsAgainOnAnotherWorkerAndTellsEachChoiceOnce) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto d1 = worker(wire::Role::kDecode, 1);
+  const auto answer = post(R"(,"use_beam_search":true,"n":2,"length_penalty":0)");
+  const auto first = p0->next<wire::Prefill>();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->body.sampling.beam_width, 2u);
+  EXPECT_EQ(first->body.sampling.length_penalty, 0);
+  wire::Tokens times;
+  times.key = first->body.key;
+  times.from = p0->id();
+  times.timings = wire::RunTimings{};
+  p0->send(times);
+  times.from = d0->id();
+  d0->send(times);
+  d0->tokens(first->body.key, 0, {10, 11}, wire::FinishReason::kStop, 0);
+  EXPECT_TRUE(eventually(
+      [&] { return registry_.counter(metrics::MetricId::kGenerationTokens).value() == 2; }));
+  d0->send(wire::Goodbye{d0->id()});
+  const auto second = p0->next<wire::Prefill>();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->body.key.attempt, 1);
+  for (const wire::ChoiceState& choice : second->body.choices) {
+    EXPECT_TRUE(choice.output.empty());
+    EXPECT_EQ(choice.finished, wire::FinishReason::kNone);
+  }
+  d1->tokens(second->body.key, 0, {10, 11}, wire::FinishReason::kStop, 0);
+  d1->tokens(second->body.key, 0, {12, 13}, wire::FinishReason::kLength, 1);
+  ASSERT_TRUE(answer->wait_done());
+  const boost::json::value got = json(answer->body());
+  EXPECT_EQ(got.at("choices").at(0).at("text").as_string(), decoded({10, 11}));
+  EXPECT_EQ(got.at("choices").at(1).at("text").as_string(), decoded({12, 13}));
+  EXPECT_EQ(got.at("usage").at("completion_tokens"), 4);
+  // All of it came at once: it says nothing about tokens.
+  EXPECT_EQ(registry_.histogram(metrics::MetricId::kTimeToFirstToken).count(), 0u);
+  EXPECT_EQ(registry_.histogram(metrics::MetricId::kInterTokenLatency).count(), 0u);
+}
+
 }  // namespace
 }  // namespace baton::router

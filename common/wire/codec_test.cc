@@ -27,6 +27,8 @@ RunBody sample_body() {
   body.sampling.grammar_kind = 5;
   body.sampling.grammar_texts = {"yes", std::string("n\0o", 3)};
   body.sampling.token_count = 49'000;
+  body.sampling.beam_width = 4;
+  body.sampling.length_penalty = -0.5;
   body.cache_salt = std::string("a\0b", 3);
   body.router.value = 77;
   body.deadline_ms = 1000;
@@ -143,6 +145,8 @@ TEST(CodecTest, KeepsTheFieldsOfARequest) {
   EXPECT_EQ(back.body.sampling.bad_words, want.sampling.bad_words);
   EXPECT_EQ(back.body.prompt_logprobs, 3);
   EXPECT_EQ(back.body.sampling.token_count, 49'000u);
+  EXPECT_EQ(back.body.sampling.beam_width, 4u);
+  EXPECT_EQ(back.body.sampling.length_penalty, -0.5);
   EXPECT_EQ(back.body.cache_salt, want.cache_salt);
 }
 

@@ -58,6 +58,8 @@ void put(const SamplingSpec& from, pb::Sampling* to) {
     to->add_grammar_texts(text);
   }
   to->set_token_count(from.token_count);
+  to->set_beam_width(from.beam_width);
+  to->set_length_penalty(from.length_penalty);
 }
 void get(const pb::Sampling& from, SamplingSpec* to) {
   to->temperature = from.temperature();
@@ -85,6 +87,8 @@ void get(const pb::Sampling& from, SamplingSpec* to) {
   to->grammar_kind = static_cast<uint8_t>(std::min(from.grammar_kind(), 0xFFu));
   to->grammar_texts.assign(from.grammar_texts().begin(), from.grammar_texts().end());
   to->token_count = from.token_count();
+  to->beam_width = from.beam_width();
+  to->length_penalty = from.length_penalty();
 }
 
 void put(const TokenLogprob& from, pb::TokenLogprob* to) {

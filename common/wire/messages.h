@@ -19,6 +19,9 @@ namespace baton::wire {
 inline constexpr uint32_t kProtoVersion = 1;
 
 enum class Role : uint8_t { kRouter = 0, kPrefill = 1, kDecode = 2 };
+// Beams of a choice are lanes of the batch, and their candidates cross in one message.
+inline constexpr uint32_t kMaxBeamWidth = 32;
+inline constexpr double kMaxLengthPenalty = 10;
 enum class FinishReason : uint8_t { kNone = 0, kStop = 1, kLength = 2, kCancelled = 3 };
 
 // ---------------------------------------------------------------- requests (router -> workers)
@@ -49,6 +52,11 @@ struct SamplingSpec {
   // Ids from here on are no tokens and never sampled: a model's head may have more rows than its
   // vocabulary has tokens. 0: all rows are tokens.
   uint32_t token_count = 0;
+  // Above 0 the choices are not sampled: they are the so many best results of a beam search of this
+  // width (decode_worker/beam_search.h), and there is one choice for each. Nothing of the output is
+  // told before the search is over.
+  uint32_t beam_width = 0;
+  double length_penalty = 1;
 };
 
 struct TokenLogprob {

@@ -1,6 +1,7 @@
 #include "common/worker/run_convert.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -50,6 +51,45 @@ wire::TokenLogprob wire_logprob(const sampling::TokenLogprobs& logprobs) {
   return out;
 }
 
+namespace {
+
+// Ids from here on are never sampled.
+int sampled_vocab(const wire::SamplingSpec& spec, int vocab) {
+  const auto tokens = static_cast<int64_t>(spec.token_count);
+  return tokens > 0 && tokens < vocab ? static_cast<int>(tokens) : vocab;
+}
+
+Status check_beams(const wire::RunBody& body, int vocab) {
+  const wire::SamplingSpec& spec = body.sampling;
+  if (spec.beam_width == 0) {
+    return Status();
+  }
+  if (spec.beam_width > wire::kMaxBeamWidth || body.choices.size() != spec.beam_width ||
+      beam_candidates(spec) > sampled_vocab(spec, vocab)) {
+    return invalid_argument("a beam search of width " + std::to_string(spec.beam_width) + " with " +
+                            std::to_string(body.choices.size()) + " choices over " +
+                            std::to_string(sampled_vocab(spec, vocab)) + " tokens");
+  }
+  if (!std::all_of(body.choices.begin(), body.choices.end(),
+                   [](const wire::ChoiceState& choice) { return choice.output.empty(); })) {
+    return invalid_argument("a beam search goes on from nothing but its prompt");
+  }
+  if (!(std::abs(spec.length_penalty) <= wire::kMaxLengthPenalty)) {  // NaN is not, either
+    return invalid_argument("length_penalty is out of range");
+  }
+  return Status();
+}
+
+// Of a row only its most likely tokens count, whatever they are.
+sampling::SamplingParams beam_params(const wire::SamplingSpec& spec) {
+  sampling::SamplingParams params;
+  params.temperature = 0;
+  params.logprobs = beam_candidates(spec);
+  return params;
+}
+
+}  // namespace
+
 Status check_body(const wire::RunBody& body, int vocab, int max_context) {
   const auto inside = [vocab](TokenId id) { return id >= 0 && id < vocab; };
   const auto outside = [vocab](const char* what) {
@@ -81,6 +121,7 @@ Status check_body(const wire::RunBody& body, int vocab, int max_context) {
     return invalid_argument("prompt_logprobs must be in [-1, " +
                             std::to_string(sampling::kMaxTopLogprobs) + "]");
   }
+  BATON_RETURN_IF_ERROR(check_beams(body, vocab));
   return sampling::validate(sampling_params(body.sampling), vocab);
 }
 
@@ -97,12 +138,12 @@ grammar::MakeRecognizer grammar_of(const wire::SamplingSpec& spec,
 
 sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab,
                                        int max_context, grammar::MakeRecognizer grammar) {
+  vocab = sampled_vocab(body.sampling, vocab);
+  if (body.sampling.beam_width > 0) {
+    return {beam_params(body.sampling), {}, {}, static_cast<int>(choice), vocab};
+  }
   sampling::SamplingParams params = sampling_params(body.sampling);
   const int room = max_context - static_cast<int>(body.prompt.size());
-  const auto tokens = static_cast<int64_t>(body.sampling.token_count);
-  if (tokens > 0 && tokens < vocab) {
-    vocab = static_cast<int>(tokens);
-  }
   params.max_tokens = params.max_tokens == 0 ? room : std::min(params.max_tokens, room);
   return {std::move(params),        body.prompt, body.choices[choice].output,
           static_cast<int>(choice), vocab,       std::move(grammar)};

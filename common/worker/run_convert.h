@@ -21,8 +21,14 @@ Status check_body(const wire::RunBody& body, int vocab, int max_context);
 // outlives it. Keeps a copy of the grammar's text, which copies of it share.
 grammar::MakeRecognizer grammar_of(const wire::SamplingSpec& spec, grammar::GrammarCache& grammars);
 
+// How many of a row's most likely tokens a beam search looks at.
+inline int beam_candidates(const wire::SamplingSpec& spec) {
+  return 2 * static_cast<int>(spec.beam_width);
+}
+
 // The sampler of one choice of a checked body, in the state that follows its output so far. The end
-// of the context ends the choice like its own limit does.
+// of the context ends the choice like its own limit does. Of a beam search it ends nothing, and
+// reports beam_candidates() log-probabilities.
 sampling::SequenceSampler make_sampler(const wire::RunBody& body, size_t choice, int vocab,
                                        int max_context, grammar::MakeRecognizer grammar);
 

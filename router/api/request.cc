@@ -70,13 +70,11 @@ void read_common(FieldReader& fields, ApiRequest& request, const ServedModel& mo
   read_prompt_options(fields, request);
   fields.ignore({"user", "metadata", "store", "service_tier", "safety_identifier",
                  "prompt_cache_key", "verbosity", "modalities", "spaces_between_special_tokens",
-                 "length_penalty", "early_stopping"});
+                 "early_stopping"});
   (void)fields.integer("priority", INT64_MIN, INT64_MAX);  // no key may set it yet
-  if (fields.boolean("use_beam_search").value_or(false)) {
-    fields.fail("use_beam_search", "'use_beam_search' is not supported: choices are sampled");
-  }
   read_output_form(fields, request.sampling);
   check_sampling(fields, request);
+  read_beam_search(fields, request);
 }
 
 void read_best_of(FieldReader& fields, ApiRequest& request) {
@@ -86,6 +84,9 @@ void read_best_of(FieldReader& fields, ApiRequest& request) {
     fields.fail("best_of", "'best_of' must not be less than 'n'");
   } else if (best > 1 && request.stream) {
     fields.fail("best_of", "'best_of' is not allowed with 'stream': true");
+  }
+  if (best > request.n && request.sampling.beam_width > 0) {
+    fields.fail("best_of", "'best_of' is not allowed with 'use_beam_search': 'n' is its width");
   }
   request.best_of = static_cast<int>(std::max<int64_t>(best, request.n));
 }
@@ -276,6 +277,9 @@ Parsed<ApiRequest> parse_chat(const boost::json::object& body, const ServedModel
   request.sampling.logprobs = logprobs ? static_cast<int32_t>(top.value_or(0)) : -1;
   read_common(fields, request, model);
   request.tools = read_tools(fields);
+  if (request.sampling.beam_width > 0 && request.tools.must_call()) {
+    fields.fail("tool_choice", "'tool_choice' that forces a call is not allowed with beam search");
+  }
   read_template_fields(fields, request);
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(false);
   return finish(fields, std::move(request));

@@ -416,17 +416,61 @@ TEST_F(RequestTest, RefusesListsAndTextsThatMeanNothing) {
             "allowed_token_ids: 'allowed_token_ids' must hold token ids from 0 to 319");
 }
 
+TEST_F(RequestTest, BeamSearchHasTheChoicesAsItsWidth) {
+  const ApiRequest request = completion(
+      R"({"prompt":"a","use_beam_search":true,"n":4,"best_of":4,"length_penalty":-0.5,
+          "temperature":0.7,"top_p":0.5,"seed":3,"stream":false,"ignore_eos":true,
+          "stop_token_ids":[5],"repetition_penalty":1})",
+      tokenizer_);
+  EXPECT_EQ(request.sampling.beam_width, 4u);
+  EXPECT_EQ(request.candidates(), 4);
+  EXPECT_EQ(request.sampling.length_penalty, -0.5);
+  const ApiRequest plain =
+      completion(R"({"prompt":"a","use_beam_search":false,"n":40,"length_penalty":2})", tokenizer_);
+  EXPECT_EQ(plain.sampling.beam_width, 0u);
+}
+
+TEST_F(RequestTest, BeamSearchRefusesWhatWouldChangeItsCandidates) {
+  const std::vector<std::pair<std::string, std::string>> others = {
+      {"stop", "[\"a\"]"},
+      {"min_tokens", "2"},
+      {"logit_bias", "{\"5\":1}"},
+      {"allowed_token_ids", "[5]"},
+      {"bad_words", "[\"a\"]"},
+      {"repetition_penalty", "1.1"},
+      {"presence_penalty", "0.1"},
+      {"frequency_penalty", "-0.1"},
+      {"response_format", "{\"type\":\"json_object\"}"},
+      {"best_of", "2"},
+  };
+  for (const auto& [name, value] : others) {
+    const std::string field = "\"" + name + "\":" + value;
+    EXPECT_EQ(completion_fault(field), "") << name;
+    EXPECT_TRUE(completion_fault(field + ",\"use_beam_search\":true")
+                    .starts_with(name + ": '" + name + "' is not allowed with 'use_beam_search'"))
+        << name;
+  }
+  EXPECT_EQ(completion_fault(R"("use_beam_search":true,"n":33)"),
+            "n: 'n' must be at most 32 with 'use_beam_search'");
+  EXPECT_TRUE(completion_fault(R"("length_penalty":10.5)").starts_with("length_penalty: "));
+  const std::string tools =
+      R"({"messages":[{"role":"user","content":"a"}],"use_beam_search":true,
+          "tools":[{"type":"function","function":{"name":"f"}}])";
+  const auto chat = [&](const std::string& more) {
+    return parse_chat(json(tools + more + "}").get_object(), {"tiny", &tokenizer_}).fault.param;
+  };
+  EXPECT_EQ(chat(""), "");
+  EXPECT_EQ(chat(R"(,"tool_choice":"required")"), "tool_choice");
+}
+
 TEST_F(RequestTest, ASeedOfMinusOneIsNone) {
   EXPECT_FALSE(completion(R"({"prompt":"a","seed":-1})", tokenizer_).seed_given);
   EXPECT_TRUE(completion(R"({"prompt":"a","seed":-2})", tokenizer_).seed_given);
 }
 
 TEST_F(RequestTest, RefusesByNameWhatIsNotSupported) {
-  for (const std::string name : {"use_beam_search", "suffix"}) {
-    EXPECT_TRUE(completion_fault("\"" + name + "\":true")
-                    .starts_with(name + ": '" + name + "' is not supported: "))
-        << name;
-  }
+  EXPECT_TRUE(
+      completion_fault(R"("suffix":"a")").starts_with("suffix: 'suffix' is not supported: "));
   EXPECT_EQ(completion_fault(R"("n":3,"best_of":3)"), "");
   const std::string form = "\"guided_choice\":[\"" + std::string(40'000, 'a') + "\"]";
   std::string prompts = "\"a\"";

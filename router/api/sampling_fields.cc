@@ -1,6 +1,7 @@
 #include "router/api/sampling_fields.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -115,6 +116,39 @@ void read_sampling(FieldReader& fields, ApiRequest& request, const tokenizer::To
     s.seed = static_cast<uint64_t>(*seed);
     request.seed_given = true;
   }
+}
+
+void read_beam_search(FieldReader& fields, ApiRequest& request) {
+  wire::SamplingSpec& s = request.sampling;
+  const bool wanted = fields.boolean("use_beam_search").value_or(false);
+  s.length_penalty =
+      fields.number("length_penalty", -wire::kMaxLengthPenalty, wire::kMaxLengthPenalty)
+          .value_or(1);
+  if (!wanted) {
+    return;
+  }
+  if (request.n > static_cast<int>(wire::kMaxBeamWidth)) {
+    fields.fail("n", "'n' must be at most " + std::to_string(wire::kMaxBeamWidth) +
+                         " with 'use_beam_search'");
+    return;
+  }
+  const std::array<std::pair<std::string_view, bool>, 9> others = {{
+      {"stop", !request.stop.empty()},
+      {"min_tokens", s.min_tokens > 0},
+      {"logit_bias", !s.logit_bias.empty()},
+      {"allowed_token_ids", !s.allowed_token_ids.empty()},
+      {"bad_words", !s.bad_words.empty()},
+      {"repetition_penalty", s.repetition_penalty != 1},
+      {"presence_penalty", s.presence_penalty != 0},
+      {"frequency_penalty", s.frequency_penalty != 0},
+      {"response_format", s.grammar_kind != 0},
+  }};
+  for (const auto& [name, given] : others) {
+    if (given) {
+      fields.fail(name, "'" + std::string(name) + "' is not allowed with 'use_beam_search'");
+    }
+  }
+  s.beam_width = static_cast<uint32_t>(request.n);
 }
 
 void check_sampling(FieldReader& fields, const ApiRequest& request) {

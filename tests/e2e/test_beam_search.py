@@ -36,10 +36,10 @@ class BeamSearch(unittest.TestCase):
         found = [(int(name.removeprefix("token_id:")), value) for name, value in top.items()]
         return sorted(found, key=lambda pair: -pair[1])[:2 * WIDTH]
 
-    def by_hand(self, cluster, prompt, ends, penalty):
+    def by_hand(self, cluster, prompt, ends, penalty, max_tokens=TOKENS):
         """[(output, score)], as vLLM searches: no shortcut, the prompt counts in the length."""
         beams, done = [([], 0.0)], []
-        for _ in range(TOKENS):
+        for _ in range(max_tokens):
             rows = in_parallel([lambda ids=ids: self.next_tokens(cluster, prompt + ids)
                                 for ids, _ in beams])
             longer = []
@@ -73,22 +73,22 @@ class BeamSearch(unittest.TestCase):
             prompt = local["choices"][0]["prompt_token_ids"]
             ends = {END, END_OF_TEXT}
             self.check(local, self.by_hand(cluster, prompt, ends, 1), ends, 1)
-            remote = self.search(cluster, LONG, length_penalty=-0.5, ignore_eos=True,
+            remote = self.search(cluster, LONG, 8, length_penalty=-0.5, ignore_eos=True,
                                  stop_token_ids=[30, 28])  # "." and ","
             self.assertTrue(remote["baton"]["prefill"].startswith("p"), remote["baton"])
             self.assertGreater(remote["baton"]["transfer_bytes"], 0)
             prompt = remote["choices"][0]["prompt_token_ids"]
-            self.check(remote, self.by_hand(cluster, prompt, {30, 28}, -0.5), {30, 28}, -0.5)
+            self.check(remote, self.by_hand(cluster, prompt, {30, 28}, -0.5, 8), {30, 28}, -0.5)
             self.cost(cluster)
             cluster.wait_blocks_free()
             self.worker_dies(cluster)
 
     def cost(self, cluster):
-        """Prints the time of a token beside that of as many greedy streams."""
+        """Prints the time of a token beside that of as many greedy choices."""
         def timed(**fields):
             begin = time.monotonic()
-            self.post(cluster, SHORT, 128, n=WIDTH, ignore_eos=True, **fields)
-            return (time.monotonic() - begin) / 128 * 1e3
+            self.post(cluster, SHORT, 64, n=WIDTH, ignore_eos=True, **fields)
+            return (time.monotonic() - begin) / 64 * 1e3
         beams = min(timed(use_beam_search=True) for _ in range(2))
         greedy = min(timed() for _ in range(2))
         print(f"a step of {WIDTH} beams: {beams:.2f} ms, of {WIDTH} greedy choices: "
@@ -96,7 +96,7 @@ class BeamSearch(unittest.TestCase):
 
     def worker_dies(self, cluster):
         def ask():
-            return self.search(cluster, SHORT, 300, ignore_eos=True)
+            return self.search(cluster, SHORT, 150, ignore_eos=True)
         expected = ask()
 
         def busy():

@@ -76,6 +76,11 @@ Status run(const config::Startup& startup, int stop_fd) {
   options.max_connections = static_cast<size_t>(config.router.max_connections);
   options.header_timeout = config.router.header_timeout;
   options.idle_timeout = config.router.idle_timeout;
+  if (!config.router.tls_certificate_file.empty()) {
+    BATON_ASSIGN_OR_RETURN(
+        options.tls, http::TlsCertificate::open(
+                         {config.router.tls_certificate_file, config.router.tls_key_file}, clock));
+  }
   options.address_hint = "--port or router.listen";
   options.decorate = [&endpoint](const http::Request& request, http::Headers& headers) {
     for (const auto& [name, value] : endpoint.answer_headers(request)) {

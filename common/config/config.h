@@ -54,6 +54,8 @@ struct Router {
   std::string control = "tcp://127.0.0.1:7800";
   std::string api_keys_file;
   bool allow_keyless = false;
+  std::string tls_certificate_file;
+  std::string tls_key_file;
   std::vector<std::string> cors_origins;
   bool metrics_need_key = false;
   LocalPrefill local_prefill = LocalPrefill::kAuto;

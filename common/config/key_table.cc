@@ -35,6 +35,13 @@ std::vector<Row> router_rows(Router& router) {
        "File with one API key a line, read again when it changes. Required beyond loopback, unless "
        "allow_keyless."},
       {"router", "allow_keyless", &router.allow_keyless, "Serve without keys beyond loopback."},
+      {"router", "tls_certificate_file", &router.tls_certificate_file,
+       "PEM file with the certificate and those between it and the root. With it listen speaks "
+       "TLS."},
+      {"router", "tls_key_file", &router.tls_key_file,
+       "PEM file with the key of the certificate, without a passphrase. Both are read again when "
+       "one "
+       "changes."},
       {"router", "cors_origins", &router.cors_origins,
        "Origins that browsers may call from. Empty: any on loopback or where a key is needed, else "
        "none."},

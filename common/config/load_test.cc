@@ -203,6 +203,14 @@ TEST(LoadTest, RefusesTheWrongShape) {
   EXPECT_EQ(error_of("# nothing\n"), "ok");
 }
 
+TEST(LoadTest, WantsBothFilesOfTls) {
+  EXPECT_EQ(error_of("router: {tls_certificate_file: a, tls_key_file: b}"), "ok");
+  EXPECT_THAT(error_of("router: {tls_certificate_file: a}"),
+              HasSubstr("router.tls_key_file: is empty; TLS needs both"));
+  EXPECT_THAT(error_of("router: {tls_key_file: b}"),
+              HasSubstr("router.tls_certificate_file: is empty; TLS needs both"));
+}
+
 TEST(LoadTest, ChecksHowKeysAgree) {
   EXPECT_EQ(error_of("router:\n  listen: 0.0.0.0:8000\n"),
             "c.yaml:2: router.listen: 0.0.0.0:8000 can be reached from other machines; set "

@@ -38,6 +38,11 @@ Status check_router(const Config& config, const Judge& judge) {
                                            " can be reached from other machines; set "
                                            "router.api_keys_file, or router.allow_keyless: true");
   }
+  if (router.tls_certificate_file.empty() != router.tls_key_file.empty()) {
+    return judge.fail(
+        router.tls_key_file.empty() ? "router.tls_key_file" : "router.tls_certificate_file",
+        "is empty; TLS needs both router.tls_certificate_file and router.tls_key_file");
+  }
   if (config.prefill.empty() && router.local_prefill == LocalPrefill::kNever) {
     return judge.fail("router.local_prefill",
                       "never needs a prefill worker, and the file has none");

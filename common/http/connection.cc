@@ -123,7 +123,12 @@ void Connection::start(bool over_limit) {
     return;
   }
   peer_address_ = to_string(HostPort{peer.address().to_string(), peer.port()});
-  if (over_limit) {
+  if (shared_->options.tls && over_limit) {
+    close();  // a handshake costs more than the limit is there to save
+  } else if (shared_->options.tls) {
+    tls_ = std::make_unique<TlsSession>(shared_->options.tls->current(), socket_.native_handle());
+    set_deadline(shared_->options.header_timeout);
+  } else if (over_limit) {
     refuse(503, "too many connections");
   } else {
     become_idle();
@@ -187,6 +192,72 @@ void Connection::on_readable() {
   wait_readable();
 }
 
+size_t Connection::receive(std::span<char> into, ErrorCode& ec) {
+  if (!tls_) {
+    return socket_.read_some(asio::buffer(into.data(), into.size()), ec);
+  }
+  const bool greeting = !tls_->established();
+  const TlsSession::Moved moved = tls_->read(into);
+  if (greeting && tls_->established() && state_ == State::kIdle) {
+    become_idle();
+  }
+  switch (moved.outcome) {
+    case TlsSession::Outcome::kDone:
+      ec.clear();
+      break;
+    case TlsSession::Outcome::kWantWrite:  // only the handshake writes here
+      socket_.async_wait(asio::ip::tcp::socket::wait_write,
+                         [self = shared_from_this()](const ErrorCode& error) {
+                           if (!error) {
+                             self->on_readable();
+                           }
+                         });
+      ec = asio::error::would_block;
+      break;
+    case TlsSession::Outcome::kWantRead:
+      ec = asio::error::would_block;
+      break;
+    case TlsSession::Outcome::kEnd:
+      ec = asio::error::eof;
+      break;
+    case TlsSession::Outcome::kPlainHttp:
+    case TlsSession::Outcome::kFailed:
+      refuse_handshake(moved.outcome, ec);
+      break;
+  }
+  return moved.bytes;
+}
+
+// What is still to be said is said without TLS.
+void Connection::refuse_handshake(TlsSession::Outcome outcome, ErrorCode& ec) {
+  ec = asio::error::connection_reset;
+  if (state_ != State::kIdle || tls_->established()) {
+    return;
+  }
+  tls_.reset();
+  ec = asio::error::would_block;
+  if (outcome == TlsSession::Outcome::kPlainHttp) {
+    refuse(400, "this port speaks TLS; use https://");
+  } else {
+    linger();  // the alert that names the reason is sent
+  }
+}
+
+size_t Connection::transmit(std::string_view bytes, ErrorCode& ec) {
+  if (!tls_) {
+    return socket_.write_some(asio::buffer(bytes.data(), bytes.size()), ec);
+  }
+  const TlsSession::Moved moved = tls_->write(bytes);
+  if (moved.outcome == TlsSession::Outcome::kDone) {
+    ec.clear();
+  } else if (moved.outcome == TlsSession::Outcome::kWantWrite) {
+    ec = asio::error::would_block;
+  } else {
+    ec = asio::error::connection_reset;
+  }
+  return moved.bytes;
+}
+
 // False when there is nothing more to read now.
 bool Connection::read_some() {
   if (state_ == State::kClosed || input_.size() >= kMaxPipelinedBytes) {
@@ -194,7 +265,7 @@ bool Connection::read_some() {
   }
   auto& scratch = loop_->scratch();
   ErrorCode ec;
-  const size_t n = socket_.read_some(asio::buffer(scratch), ec);
+  const size_t n = receive(scratch, ec);
   if (ec == asio::error::would_block || ec == asio::error::try_again) {
     return false;
   }
@@ -380,8 +451,7 @@ void Connection::flush() {
   while (!output_.empty()) {
     std::string& piece = output_.front();
     ErrorCode ec;
-    const size_t n = socket_.write_some(
-        asio::buffer(piece.data() + output_offset_, piece.size() - output_offset_), ec);
+    const size_t n = transmit(std::string_view(piece).substr(output_offset_), ec);
     if (ec == asio::error::would_block || ec == asio::error::try_again) {
       wait_writable();
       return;
@@ -442,6 +512,9 @@ void Connection::become_idle() {
 void Connection::linger() {
   state_ = State::kLingering;
   input_.clear();
+  if (tls_) {
+    tls_->end();
+  }
   ErrorCode ec;
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ec);
   if (ec || peer_done_) {

@@ -18,7 +18,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_set>
 
@@ -26,6 +28,7 @@
 #include "common/http/exchange.h"
 #include "common/http/parser.h"
 #include "common/http/server.h"
+#include "common/http/tls_session.h"
 
 namespace baton::http {
 
@@ -100,6 +103,10 @@ class Connection final : public OutputSink, public std::enable_shared_from_this<
   void wait_readable();
   void on_readable();
   bool read_some();
+  // What the client sent, what it is sent, through TLS where there is TLS; would_block as a socket.
+  size_t receive(std::span<char> into, boost::system::error_code& ec);
+  size_t transmit(std::string_view bytes, boost::system::error_code& ec);
+  void refuse_handshake(TlsSession::Outcome outcome, boost::system::error_code& ec);
   void process_input();
   void feed();
   void handle_request();
@@ -121,6 +128,7 @@ class Connection final : public OutputSink, public std::enable_shared_from_this<
   const std::shared_ptr<IoLoop> loop_;
   const std::shared_ptr<ServerShared> shared_;
   boost::asio::ip::tcp::socket socket_;
+  std::unique_ptr<TlsSession> tls_;
   boost::asio::steady_timer timer_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::optional<std::chrono::steady_clock::time_point> armed_;

@@ -201,7 +201,9 @@ Result<std::unique_ptr<Server>> Server::start(std::string_view address, ServerOp
 
 uint16_t Server::port() const { return impl_->address.port; }
 const std::string& Server::address() const { return impl_->address_text; }
-std::string Server::url() const { return "http://" + to_string(impl_->loopback); }
+std::string Server::url() const {
+  return (impl_->shared->options.tls ? "https://" : "http://") + to_string(impl_->loopback);
+}
 size_t Server::connections() const { return impl_->shared->count.value(); }
 
 void Server::stop_accepting() { impl_->stop_accepting(); }

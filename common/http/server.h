@@ -19,6 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/http/message.h"
+#include "common/http/tls.h"
 
 namespace baton::http {
 
@@ -66,6 +67,9 @@ struct ServerOptions {
   Duration body_timeout = 30s;                  // for the body, and 1 s more per 64 KiB received
   Duration idle_timeout = 75s;                  // between requests, and before the first
   Duration write_timeout = 30s;  // without a byte taken by the client while some wait
+  // With a certificate the server speaks TLS only. The handshake has header_timeout; who speaks
+  // plain HTTP gets a 400 that says so; connections beyond the limit are closed without an answer.
+  std::shared_ptr<TlsCertificate> tls;
   // How to choose another address, in the words of the caller: "--port or router.listen".
   std::string address_hint;
   // Adds fields (request id, CORS) to what the server answers by itself. Thread-safe. The

@@ -35,6 +35,7 @@ class TestSocket {
   TestSocket& operator=(const TestSocket&) = delete;
 
   bool connected() const { return connected_; }
+  int fd() const { return fd_; }
 
   // False when the peer has closed.
   bool send(std::string_view bytes) {

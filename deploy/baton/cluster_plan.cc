@@ -142,6 +142,12 @@ Result<ClusterPlan> plan_cluster(const UpOptions& options, const std::string& bi
         "workers.share_machine: false says that each worker has a machine of its own; baton up "
         "starts all of them here (start baton-router, baton-prefill and baton-decode instead)");
   }
+  if (!plan.config.router.tls_certificate_file.empty()) {
+    return invalid_argument(
+        "router.tls_certificate_file: baton up asks its router over plain HTTP whether it is "
+        "ready; "
+        "start baton-router, baton-prefill and baton-decode instead, or leave TLS to a proxy");
+  }
   bool any_port = false;
   BATON_ASSIGN_OR_RETURN(const http::HostPort listen,
                          settle_listen(options, plan.config, any_port, random));

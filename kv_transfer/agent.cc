@@ -19,6 +19,7 @@
 #include "common/wire/sockets.h"
 #include "kv_transfer/control_sockets.h"
 #include "kv_transfer/core.h"
+#include "kv_transfer/faulty_path.h"
 #include "kv_transfer/transfer.h"
 #include "kv_transfer/transports/inproc/inproc_path.h"
 #include "kv_transfer/transports/ucx/ucx_path.h"
@@ -122,8 +123,16 @@ Status TransferAgent::State::start(std::unique_ptr<TransferCore>& core) {
   BATON_ASSIGN_OR_RETURN(sockets, ControlSockets::open(*options.context, options.listen));
   listen_address = sockets->listen_address();
   std::vector<DataPath*> borrowed;
+  if constexpr (kFaultPoints) {
+    options.faults = options.context->faults();
+  }
   for (const std::string& transport : options.transports) {
     BATON_ASSIGN_OR_RETURN(std::unique_ptr<DataPath> path, open_path(transport, options));
+    if constexpr (kFaultPoints) {
+      if (options.faults != nullptr) {
+        path = std::make_unique<FaultyPath>(std::move(path), *options.faults, clock);
+      }
+    }
     borrowed.push_back(path.get());
     paths.push_back(std::move(path));
   }

@@ -3,18 +3,24 @@
 #include <utility>
 
 namespace baton::kv_transfer {
+namespace {
+
+constexpr wire::SocketOptions kLink{.fault_point = FaultPoint::kPeerLink};
+
+}  // namespace
 
 Result<std::unique_ptr<ControlSockets>> ControlSockets::open(wire::Context& context,
                                                              const std::string& listen) {
   std::unique_ptr<ControlSockets> sockets(new ControlSockets(context));
   if (!listen.empty()) {
-    BATON_ASSIGN_OR_RETURN(sockets->listener_, wire::Listener::bind(context, listen));
+    BATON_ASSIGN_OR_RETURN(sockets->listener_, wire::Listener::bind(context, listen, kLink));
   }
   return sockets;
 }
 
 Result<ChannelId> ControlSockets::connect(const std::string& address) {
-  BATON_ASSIGN_OR_RETURN(wire::Connection connection, wire::Connection::connect(context_, address));
+  BATON_ASSIGN_OR_RETURN(wire::Connection connection,
+                         wire::Connection::connect(context_, address, kLink));
   const ChannelId channel = next_++;
   connections_.emplace(channel, std::move(connection));
   return channel;

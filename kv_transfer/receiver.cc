@@ -41,6 +41,11 @@ ReceiverTable::Ticket* ReceiverTable::by_slot(uint32_t slot, uint32_t generation
 }
 
 bool ReceiverTable::step(Ticket& ticket, ReceiverEvent event) {
+  if constexpr (kFaultPoints) {
+    if (context_.options.faults != nullptr) {
+      context_.options.faults->disturb(FaultPoint::kReceiverStep);
+    }
+  }
   const std::optional<ReceiverState> to = next_state(ticket.state, event);
   if (!to) {
     drop(DropReason::kUnexpected);

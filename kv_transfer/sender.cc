@@ -53,6 +53,11 @@ SenderTable::Transfer* SenderTable::by_ticket(const Session& session, uint32_t s
 }
 
 bool SenderTable::step(Transfer& transfer, SenderEvent event) {
+  if constexpr (kFaultPoints) {
+    if (context_.options.faults != nullptr) {
+      context_.options.faults->disturb(FaultPoint::kSenderStep);
+    }
+  }
   const std::optional<SenderState> to = next_state(transfer.state, event);
   if (!to) {
     drop(DropReason::kUnexpected);
@@ -324,7 +329,8 @@ void SenderTable::on_message(Session& session, const wire::CommitAck& ack, TimeP
     return;
   }
   if (!ack.ok) {
-    transfer->why = internal_error(session.name + " refused the commit: " + ack.reason);
+    // Bytes were lost or damaged on the way; the prompt's KV is as good as before.
+    transfer->why = unavailable(session.name + " refused the commit: " + ack.reason);
   }
   finish(*transfer, now);
 }
@@ -347,7 +353,7 @@ void SenderTable::on_message(Session& session, const wire::StatusReply& reply, T
     case State::kUnknown:
     case State::kAborted:
       step(*transfer, SenderEvent::kAckRefused);
-      transfer->why = internal_error(session.name + " has no such ticket any more");
+      transfer->why = unavailable(session.name + " has no such ticket any more");
       finish(*transfer, now);
       return;
   }

@@ -175,12 +175,13 @@ void SenderTable::sent(uint64_t cookie, const Status& status, TimePoint now) {
   transfer->last_progress = now;
   if (!status.ok() && transfer->state != SenderState::kAborting &&
       transfer->state != SenderState::kLosing) {
-    // A rejection says only that the receiver has no such ticket; that is nobody's bad input.
+    // Whatever the transport or the receiver had against it is nobody's bad input: another try, or
+    // another worker, may do.
     transfer->push_failed = true;
     cancel(*transfer,
-           status.code() == StatusCode::kInvalidArgument
-               ? internal_error("pushing KV: " + status.message())
-               : status.with_context("pushing KV"),
+           status.code() == StatusCode::kWorkerLost
+               ? status.with_context("pushing KV")
+               : unavailable("pushing KV: " + status.message()),
            now, true);
     return;
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/fault_point.h"
 #include "common/base/ids.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
@@ -71,6 +72,7 @@ struct AgentOptions {
   Timeouts timeouts;
   wire::Context* context = nullptr;  // the process's, outlives the agent; null = one of its own
   InprocHub* inproc = nullptr;       // where agents of one process meet, for transport "inproc"
+  FaultPlan* faults = nullptr;       // of builds with BATON_FAULTS; outlives the agent
 };
 
 // ---- sender (prefill worker)

@@ -39,6 +39,7 @@ Status run(const config::Startup& startup, int stop_fd) {
   // First of all, so that workers which start together with this router find the door open and do
   // not have to come again. What they say waits for the loop.
   wire::Context context(key);
+  BATON_RETURN_IF_ERROR(context.start_faults(config.test.faults, "router", random));
   BATON_ASSIGN_OR_RETURN(wire::Listener listener,
                          wire::Listener::bind(context, config.router.control));
   BATON_ASSIGN_OR_RETURN(const tokenizer::Tokenizer vocab,

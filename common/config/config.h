@@ -129,6 +129,7 @@ struct Log {
 
 struct Test {
   int64_t time_scale = 1;  // multiplies every protocol deadline (sanitizers: 10)
+  std::string faults;      // seed of the fault plan; builds with BATON_FAULTS only
 };
 
 struct Config {

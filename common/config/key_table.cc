@@ -175,6 +175,9 @@ std::vector<Row> rows_of(Config& config) {
           {"test", "time_scale", &config.test.time_scale,
            "Multiplies every protocol deadline, for slow builds such as sanitizers.", Form::kPlain,
            1, 100},
+          {"test", "faults", &config.test.faults,
+           "Seed of faults on purpose (SEED or SEED:LIFE). Only builds with BATON_FAULTS take "
+           "one."},
       },
       std::back_inserter(rows));
   return rows;

@@ -1,5 +1,6 @@
 #include <set>
 
+#include "common/base/fault_point.h"
 #include "common/config/assemble.h"
 #include "common/config/effective.h"
 #include "common/config/values.h"
@@ -170,6 +171,9 @@ Status validate(const Config& config, const std::optional<Self>& self, const Ori
   BATON_RETURN_IF_ERROR(check_transfer(config.transfer, judge));
   if (config.numerics == Numerics::kFast) {
     return judge.fail("numerics", "fast is not supported yet; use invariant");
+  }
+  if (!kFaultPoints && !config.test.faults.empty()) {
+    return judge.fail("test.faults", "this build has no fault points; they need -DBATON_FAULTS=ON");
   }
   if (config.workers.heartbeat >= config.router.worker_timeout) {
     return judge.fail("workers.heartbeat", format_duration(config.workers.heartbeat) +

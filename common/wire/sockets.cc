@@ -141,6 +141,17 @@ Context::~Context() {
   zmq_ctx_term(context_);
 }
 
+Status Context::start_faults(std::string_view seed, std::string_view process, Random& random) {
+  if (seed.empty()) {
+    return Status();
+  }
+  if constexpr (kFaultPoints) {
+    BATON_ASSIGN_OR_RETURN(faults_, FaultPlan::create(seed, process, random));
+    return Status();
+  }
+  return unsupported("this build has no fault points");
+}
+
 // ---------------------------------------------------------------- Listener
 
 Result<Listener> Listener::bind(Context& context, const std::string& address,
@@ -156,6 +167,8 @@ Result<Listener> Listener::bind(Context& context, const std::string& address,
   set_int(listener.socket_, ZMQ_TCP_KEEPALIVE_IDLE, 30);
   set_int(listener.socket_, ZMQ_TCP_KEEPALIVE_INTVL, 10);
   set_int(listener.socket_, ZMQ_TCP_KEEPALIVE_CNT, 3);
+  listener.faults_.plan = context.faults();
+  listener.faults_.point = options.fault_point;
   listener.keyed_ = context.key().has_value();
   if (listener.keyed_) {
     set_listener_key(listener.socket_, *context.key());
@@ -178,12 +191,14 @@ Listener::~Listener() {
 }
 Listener::Listener(Listener&& other) noexcept
     : socket_(std::exchange(other.socket_, nullptr)),
+      faults_(std::move(other.faults_)),
       monitor_(std::move(other.monitor_)),
       address_(std::move(other.address_)),
       keyed_(other.keyed_) {}
 Listener& Listener::operator=(Listener&& other) noexcept {
   if (this != &other) {
     std::swap(socket_, other.socket_);
+    std::swap(faults_, other.faults_);
     std::swap(monitor_, other.monitor_);
     std::swap(address_, other.address_);
     std::swap(keyed_, other.keyed_);
@@ -213,6 +228,9 @@ void Listener::report_refused(TimePoint now) {
 int Listener::poll_fd() const { return fd_of(socket_); }
 
 std::optional<Received> Listener::receive() {
+  if constexpr (kFaultPoints) {
+    (void)send_due({});
+  }
   bool more = false;
   std::optional<std::string> peer = receive_frame(socket_, &more);
   if (!peer) {
@@ -227,10 +245,32 @@ std::optional<Received> Listener::receive() {
 }
 
 Status Listener::send(const std::string& peer, const Message& message) {
-  if (send_frame(socket_, peer, ZMQ_SNDMORE) < 0 || send_frame(socket_, encode(message), 0) < 0) {
+  if constexpr (kFaultPoints) {
+    if (faults_.plan != nullptr) {
+      hold(faults_, peer, encode(message), std::chrono::steady_clock::now());
+      return send_due(peer);
+    }
+  }
+  return send_frames(peer, encode(message));
+}
+
+Status Listener::send_frames(const std::string& peer, const std::string& body) {
+  if (send_frame(socket_, peer, ZMQ_SNDMORE) < 0 || send_frame(socket_, body, 0) < 0) {
     return send_failed();
   }
   return Status();
+}
+
+// The status is that of the messages to `peer`.
+Status Listener::send_due(const std::string& peer) {
+  Status status;
+  if constexpr (kFaultPoints) {
+    for (const HeldMessage& due : take_due(faults_, std::chrono::steady_clock::now())) {
+      Status sent = send_frames(due.peer, due.body);
+      status = due.peer == peer ? std::move(sent) : std::move(status);
+    }
+  }
+  return status;
 }
 
 // ---------------------------------------------------------------- Connection
@@ -247,6 +287,8 @@ Result<Connection> Connection::connect(Context& context, const std::string& addr
   set_int(connection.socket_, ZMQ_RECONNECT_IVL, 50);
   set_int(connection.socket_, ZMQ_RECONNECT_IVL_MAX, 2000);
   set_liveness(connection.socket_);
+  connection.faults_.plan = context.faults();
+  connection.faults_.point = options.fault_point;
   connection.keyed_ = context.key().has_value();
   if (connection.keyed_) {
     set_member_key(connection.socket_, *context.key());
@@ -265,6 +307,7 @@ Connection::~Connection() {
 }
 Connection::Connection(Connection&& other) noexcept
     : socket_(std::exchange(other.socket_, nullptr)),
+      faults_(std::move(other.faults_)),
       monitor_(std::move(other.monitor_)),
       address_(std::move(other.address_)),
       keyed_(other.keyed_),
@@ -273,6 +316,7 @@ Connection::Connection(Connection&& other) noexcept
 Connection& Connection::operator=(Connection&& other) noexcept {
   if (this != &other) {
     std::swap(socket_, other.socket_);
+    std::swap(faults_, other.faults_);
     std::swap(monitor_, other.monitor_);
     std::swap(address_, other.address_);
     std::swap(keyed_, other.keyed_);
@@ -298,6 +342,9 @@ bool Connection::take_disconnected() {
 }
 
 std::optional<Received> Connection::receive() {
+  if constexpr (kFaultPoints) {
+    (void)send_due();
+  }
   bool more = false;
   std::optional<std::string> body = receive_frame(socket_, &more);
   if (!body) {
@@ -307,7 +354,23 @@ std::optional<Received> Connection::receive() {
   return Received{std::string(), decode(*body)};
 }
 
+Status Connection::send_due() {
+  Status status;
+  if constexpr (kFaultPoints) {
+    for (const HeldMessage& due : take_due(faults_, std::chrono::steady_clock::now())) {
+      status = send_frame(socket_, due.body, 0) < 0 ? send_failed() : Status();
+    }
+  }
+  return status;
+}
+
 Status Connection::send(const Message& message) {
+  if constexpr (kFaultPoints) {
+    if (faults_.plan != nullptr) {
+      hold(faults_, {}, encode(message), std::chrono::steady_clock::now());
+      return send_due();
+    }
+  }
   return send_frame(socket_, encode(message), 0) < 0 ? send_failed() : Status();
 }
 

@@ -19,6 +19,7 @@
 #include "common/wire/cluster_key.h"
 #include "common/wire/messages.h"
 #include "common/wire/monitor.h"
+#include "common/wire/send_faults.h"
 
 namespace baton::wire {
 
@@ -31,15 +32,21 @@ class Context {
   Context& operator=(const Context&) = delete;
   void* native() const { return context_; }
   const std::optional<ClusterKey>& key() const { return key_; }
+  // Disturbs the sockets that are made from now on, in builds with BATON_FAULTS; elsewhere only an
+  // empty seed (no faults) is good. `process`: the worker's name.
+  Status start_faults(std::string_view seed, std::string_view process, Random& random);
+  FaultPlan* faults() const { return faults_.get(); }
 
  private:
   void* context_;
+  std::unique_ptr<FaultPlan> faults_;
   const std::optional<ClusterKey> key_;
   std::optional<Admission> admission_;
 };
 
 struct SocketOptions {
   int send_queue_messages = 4096;
+  FaultPoint fault_point = FaultPoint::kRouterLink;  // what may happen to what it sends
 };
 
 struct Received {
@@ -68,7 +75,10 @@ class Listener {
 
  private:
   Listener() = default;
+  Status send_frames(const std::string& peer, const std::string& body);
+  Status send_due(const std::string& peer);
   void* socket_ = nullptr;
+  SendFaults faults_;
   Monitor monitor_;
   std::string address_;
   bool keyed_ = false;
@@ -105,7 +115,9 @@ class Connection {
 
  private:
   Connection() = default;
+  Status send_due();
   void* socket_ = nullptr;
+  SendFaults faults_;
   Monitor monitor_;
   std::string address_;
   bool keyed_ = false;

@@ -142,6 +142,7 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
                      "bf16", entry->prefix_cache ? "True" : "False"});
   const Waker waker;
   wire::Context context(key);
+  BATON_RETURN_IF_ERROR(context.start_faults(config.test.faults, entry->name, random));
   SystemResolver resolver;
   BATON_ASSIGN_OR_RETURN(RouterLinks links,
                          RouterLinks::connect(context, {.addresses = config.workers.routers,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """link_graph.py TARGETS.dot [BIN_FOLDER]: targets link what their sources include, no more, no less.
 
-TARGETS.dot comes from `cmake --graphviz`. Also: each library of common/ is linked into at least two
+TARGETS.dot comes from `cmake --graphviz`. With BIN_FOLDER: programs hold nothing of
+the fault plan, unless they were built with it. Also: each library of common/ is linked into at least two
 of the four programs, and the router's program (if BIN_FOLDER has it) needs no UCX, CUDA or NCCL.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from source_tree import Findings, layer_of, layers, sources
 
 EDGE = re.compile(r"// ([\w-]+) -> ([\w-]+)\s*$", re.M)
+FAULT_SYMBOL = re.compile(r"9FaultPlan\d\w+|10FaultyPath\d\w+")
 NOT_IN_ROUTER = re.compile(r"lib(ucp|uct|ucs|cuda|cudart|cublas|nccl)\b", re.I)
 
 
@@ -100,6 +102,21 @@ def check_router(folder: Path, findings: Findings) -> None:
             findings.add("router", f"baton-router needs {line.split('[')[-1].rstrip(']')}")
 
 
+def check_faults(folder: Path, findings: Findings) -> None:
+    """No program holds a fault point, unless it says so."""
+    for program in ("baton", "baton-router", "baton-prefill", "baton-decode"):
+        path = folder / program
+        if not path.exists():
+            continue
+        version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
+        names = subprocess.run(["nm", str(path)], capture_output=True, text=True, check=True).stdout
+        held = sorted(set(FAULT_SYMBOL.findall(names)))
+        if held and "faults" not in version.stdout:
+            findings.add(program, f"holds {', '.join(held)} of the fault plan")
+        if not held and "faults" in version.stdout and program != "baton":
+            findings.add(program, "was built with faults and has no fault point")
+
+
 def main() -> int:
     table = layers()
     links = read_links(sys.argv[1])
@@ -110,7 +127,10 @@ def main() -> int:
     binaries = Findings("router's libraries")
     if len(sys.argv) > 2:
         check_router(Path(sys.argv[2]), binaries)
-    return graph.finish() | admission.finish() | binaries.finish()
+    faults = Findings("fault points")
+    if len(sys.argv) > 2:
+        check_faults(Path(sys.argv[2]), faults)
+    return graph.finish() | admission.finish() | binaries.finish() | faults.finish()
 
 
 if __name__ == "__main__":

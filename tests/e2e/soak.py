@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""soak.py [--seconds N] [--seed N] [--config FILE]: a cluster under load whose workers are killed, stopped,
-terminated and whose clients leave, again and again.
+"""soak.py [--seconds N] [--seed N] [--config FILE] [--faults SEED]: a cluster under load whose workers
+are killed, stopped, terminated and whose clients leave, again and again.
 
 What must hold: every answer that ends has the tokens of the same request without trouble; one that
 fails says why and at most 1 % do; no client hangs; in the end no block is held, no process and no
 file is left, and the router's memory has not grown. Prints what happened, and its seed, which
 repeats the order of requests and faults (not their exact times).
+
+--faults turns the fault points on of programs that were built with -DBATON_FAULTS=ON (preset
+"faults"): messages and DATA are lost, late, doubled, cut and damaged, and workers stop and kill
+themselves in the middle of a hand-over. Each life of a worker logs what repeats its faults.
 """
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -22,11 +28,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import prompts
 from client import Background, in_parallel
-from cluster import Cluster, wait_until
+from cluster import Cluster, descendants, wait_until
 
 CLIENTS = 8
 DISTINCT = 24
 PAUSE_S = 3.0  # between faults
+PLAN_PAUSE_S = 9.0  # the same beside a fault plan, which ends workers by itself
 LEAVES = 0.08  # share of clients that go away in the middle
 HANG_S = 60.0
 # 8 clients with up to 300 + 60 tokens need 96 blocks of 32; a fifth more, so that all are reused.
@@ -48,11 +55,21 @@ def distinct_requests(seed):
     return out
 
 
+def state_of(pid):
+    """The letter of a process's state, T when it is stopped; empty when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
+
+
 class Soak:
-    def __init__(self, cluster, seed):
+    def __init__(self, cluster, seed, expected=None):
         self.cluster, self.seed = cluster, seed
+        self.by_plan = expected is not None  # workers also trouble themselves
         self.bodies = distinct_requests(seed)
-        self.expected = []
+        self.expected = expected or []
         self.count = collections.Counter()
         self.failures = collections.Counter()
         self.wrong = []
@@ -147,29 +164,36 @@ class Soak:
             pass
 
     def run(self, seconds):
-        self.expected = [self.cluster.client().send("/v1/completions", body)
-                         for body in self.bodies]
-        for answer in self.expected:
-            if not answer.ok:
-                raise AssertionError(f"without any trouble: {answer.why()}")
+        self.expected = self.expected or answers_of(self.cluster, self.bodies)
         in_parallel([lambda body=body: self.cluster.client().send("/v1/completions", body)
                      for body in self.bodies[:CLIENTS] * 2], CLIENTS)
         self._began = time.monotonic()
         until = self._began + seconds
         clients = [Background(lambda: self.client_loop(until)) for _ in range(CLIENTS)]
+        pause = PLAN_PAUSE_S if self.by_plan else PAUSE_S
         dice = random.Random(self.seed)
-        while time.monotonic() < until - PAUSE_S:
-            time.sleep(PAUSE_S)
+        while time.monotonic() < until - pause:
+            time.sleep(pause)
             self.fault(dice)
             if "half" not in self.pss and time.monotonic() > until - seconds / 2:
                 self.pss["half"] = self.router_mib()
         for client in clients:
             client.result(timeout=2 * HANG_S)
-        self.settle()
+        self.settle_in_the_end()
         self.pss["end"] = self.router_mib()
 
     def router_mib(self):
         return {name: kib / 1024 for name, kib in self.cluster.pss_kib("router").items()}
+
+    def settle_in_the_end(self):
+        # A fault plan does not rest meanwhile.
+        for left in reversed(range(4 if self.by_plan else 1)):
+            try:
+                return self.settle()
+            except (AssertionError, OSError) as error:
+                if left == 0:
+                    raise
+                self.note(f"did not settle: {error}")
 
     def settle(self):
         """All workers are back, nothing is held, and the cluster serves as before."""
@@ -180,8 +204,10 @@ class Soak:
         wait_until(serving, "all workers ready again", 30)
         self.cluster.wait_blocks_free(timeout=30)
         for index, body in enumerate(self.bodies):
-            answer = self.cluster.client().send("/v1/completions", body)
-            if not answer.ok or answer.ids != self.expected[index].ids:
+            answer = self.cluster.client(timeout=HANG_S).send("/v1/completions", body)
+            if self.by_plan and answer.error:
+                self.failures[f"after the trouble: {answer.why()}"] += 1
+            elif not answer.ok or answer.ids != self.expected[index].ids:
                 self.wrong.append(f"after the trouble, prompt {index}: {answer.why()}")
         self.cluster.wait_blocks_free(timeout=30)
 
@@ -211,16 +237,65 @@ class Soak:
             raise AssertionError("no request completed")
 
 
-def soak(seconds, seed, file="deploy/local-2p2d.yaml"):
+def answers_of(cluster, bodies):
+    answers = [cluster.client().send("/v1/completions", body) for body in bodies]
+    for answer in answers:
+        if not answer.ok:
+            raise AssertionError(f"without any trouble: {answer.why()}")
+    return answers
+
+
+class GoesOn:
+    """Lets workers go on that the fault plan has stopped."""
+
+    def __init__(self, pid, seed):
+        self._pid, self._dice = pid, random.Random(seed)  # of baton up
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def _run(self):
+        due = {}
+        while not self._over.wait(0.05):
+            for pid in descendants(self._pid):
+                if state_of(pid) == "T":
+                    due.setdefault(pid, time.monotonic() + self._dice.uniform(0.1, 3.0))
+            for pid in [pid for pid, at in due.items() if time.monotonic() > at]:
+                Soak.go_on(pid)
+                del due[pid]
+
+
+def soak(seconds, seed, file="deploy/local-2p2d.yaml", faults=None):
     sets = [f"prefill.*.kv_cache={BLOCKS}blocks", f"decode.*.kv_cache={BLOCKS}blocks"]
-    with Cluster(file, sets=sets, pool=False) as cluster:
-        run = Soak(cluster, seed)
+    expected = None
+    if faults is not None:
+        with Cluster(file, sets=sets, pool=False) as cluster:
+            expected = answers_of(cluster, distinct_requests(seed))
+        sets.append(f"test.faults={faults}")
+    with contextlib.ExitStack() as after, Cluster(file, sets=sets, pool=False) as cluster:
+        if faults is not None:
+            after.enter_context(GoesOn(cluster.pid, seed))  # until the cluster has stopped
+        run = Soak(cluster, seed, expected)
         try:
             run.run(seconds)
         finally:
             print(run.report())
+            if faults is not None:
+                print(faults_of(cluster.log_text()))
         run.check()
         return run
+
+
+def faults_of(log):
+    """How often each fault happened, by the workers' logs."""
+    count = collections.Counter(re.findall(r"fault point=(\S+) kind=(\S+)", log))
+    return "faults: " + ", ".join(f"{point} {kind} {n}" for (point, kind), n in sorted(count.items()))
 
 
 if __name__ == "__main__":
@@ -228,7 +303,8 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--config", default="deploy/local-2p2d.yaml")
+    parser.add_argument("--faults", metavar="SEED")
     options = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)
-    soak(options.seconds,
-         random.randrange(1 << 31) if options.seed is None else options.seed, options.config)
+    soak(options.seconds, random.randrange(1 << 31) if options.seed is None else options.seed,
+         options.config, options.faults)

@@ -48,6 +48,7 @@ struct WorkerState {
   // What this router has given it and has not heard of yet.
   int64_t assigned_prompt_tokens = 0;
   int64_t assigned_choices = 0;
+  double late_ms = 0;  // the run there whose first token is most overdue, as of the last tick
 
   Incarnation id() const { return info.incarnation; }
 };

@@ -185,6 +185,17 @@ Status PlacementPolicy::check_workers(bool needs_local, const std::vector<Worker
   return Status();
 }
 
+double PlacementPolicy::shortest_queue_ms(const std::vector<WorkerState*>& prefills,
+                                          const std::vector<WorkerState*>& decodes) const {
+  const bool local = mode_ == config::LocalPrefill::kAlways || prefills.empty();
+  double shortest = -1;
+  for (const WorkerState* worker : local ? decodes : prefills) {
+    const double queue = queue_ms(*worker);
+    shortest = shortest < 0 ? queue : std::min(shortest, queue);
+  }
+  return std::max(shortest, 0.0);
+}
+
 Result<Placement> PlacementPolicy::place(const PlacementRequest& request,
                                          const std::vector<WorkerState*>& prefills,
                                          const std::vector<WorkerState*>& decodes) const {

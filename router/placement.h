@@ -83,6 +83,9 @@ class PlacementPolicy {
   // with, for callers whose request is dear to describe.
   Status check_workers(bool needs_local, const std::vector<WorkerState*>& prefills,
                        const std::vector<WorkerState*>& decodes) const;
+  // How long a prompt would wait before it is computed, on the worker where that is shortest.
+  double shortest_queue_ms(const std::vector<WorkerState*>& prefills,
+                           const std::vector<WorkerState*>& decodes) const;
   // As check_workers() when no worker can take the request.
   Result<Placement> place(const PlacementRequest& request,
                           const std::vector<WorkerState*>& prefills,

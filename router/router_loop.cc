@@ -31,6 +31,7 @@ RouterLoop::RouterLoop(Options options, const Clock& clock, Random& random,
       listener_(std::move(listener)),
       metrics_(registry),
       worker_wait_(config::scaled(config_, config_.router.worker_wait)),
+      slo_ttft_(config::scaled(config_, config_.router.slo_ttft)),
       workers_(
           config::scaled(config_, config_.router.worker_timeout),
           [this](WorkerState& worker, std::string_view reason) { on_worker_lost(worker, reason); }),
@@ -113,7 +114,7 @@ void RouterLoop::begin(NewExchange command) {
   Exchange& exchange = *made;
   exchanges_.emplace(id, std::move(made));
   if (const Status status = admit(exchange.request()); !status.ok()) {
-    fail_exchange(id, status, 1000);
+    fail_exchange(id, status, retry_after_ms());
     return;
   }
   exchange.accepted();
@@ -149,7 +150,7 @@ void RouterLoop::begin(NewExchange command) {
     runs_.emplace(key, std::move(run));
     exchange_runs_[id].push_back(key);
     if (const Status status = place_or_park(placed); !status.ok()) {
-      fail_exchange(id, status, 1000);
+      fail_exchange(id, status, retry_after_ms());
       return;
     }
   }
@@ -298,6 +299,8 @@ void RouterLoop::take_tokens(RouterRun& run, const wire::Tokens& tokens) {
     return;
   }
   if (!run.prefilled) {
+    forecast_.observe(run.predicted_ttft_ms, to_ms(clock_.now() - run.placed),
+                      to_ms(slo_ttft_) / 4);
     note_prefilled(run);
     expect_prefix(run);
   }
@@ -416,6 +419,7 @@ void RouterLoop::tick(TimePoint now) {
     }
   }
   count_workers();
+  note_late_workers(now);
   metrics_.waiting.set(static_cast<double>(waiting_runs_));
   metrics_.running.set(static_cast<double>(runs_.size()) - static_cast<double>(waiting_runs_));
   for (const uint64_t id : gone) {

@@ -24,6 +24,7 @@
 #include "router/request_history.h"
 #include "router/request_log.h"
 #include "router/router_run.h"
+#include "router/ttft_forecast.h"
 
 namespace baton::router {
 
@@ -113,6 +114,12 @@ class RouterLoop {
   // place(), or a place in the queue of those that wait for a worker (router_waits.cc).
   Status place_or_park(RouterRun& run, const std::string& moved_because = {});
   void retry_parked(TimePoint now);
+  // resource_exhausted for a request whose first token would come too late (router.slo_ttft). One
+  // that has begun, or that nothing waits before, is never refused.
+  Status check_in_time(const RouterRun& run, const Placement& placement);
+  void note_late_workers(TimePoint now);
+  // What a refused client should wait: until a prompt would be computed in time.
+  uint32_t retry_after_ms();
   // Of a run that may be the cause of deaths: a worker that has nothing else.
   Result<WorkerState*> worker_alone(const RouterRun& run);
   std::vector<WorkerState*> decodes_for(const RouterRun& run);
@@ -162,8 +169,10 @@ class RouterLoop {
   wire::Listener listener_;
   RouterMetrics metrics_;
   const Duration worker_wait_;
+  const Duration slo_ttft_;
   Membership workers_;
   PlacementPolicy placement_;
+  TtftForecast forecast_;
   int wake_fd_;
   BoundedQueue<Command> commands_;
   std::unordered_map<uint64_t, std::unique_ptr<Exchange>> exchanges_;

@@ -33,6 +33,7 @@ struct RouterRun {
   TimePoint placed{};
   bool prefilled = true;
   int64_t assigned_tokens = 0;
+  double predicted_ttft_ms = 0;
   Incarnation assigned_decode;
   // Workers that died while it may have been in their running step.
   int deaths = 0;

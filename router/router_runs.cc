@@ -100,6 +100,7 @@ Result<Placement> RouterLoop::choose(RouterRun& run) {
 
 Status RouterLoop::place(RouterRun& run, const std::string& moved_because) {
   BATON_ASSIGN_OR_RETURN(Placement placement, choose(run));
+  BATON_RETURN_IF_ERROR(check_in_time(run, placement));
   metrics_.registry
       .counter(metrics::MetricId::kRouterDecisions, {placement.decision, placement.reason})
       .add();
@@ -116,6 +117,7 @@ void RouterLoop::send_run(RouterRun& run, const Placement& placement) {
   run.local = placement.local;
   run.handed_over = false;
   run.prefilled = false;
+  run.predicted_ttft_ms = placement.predicted.ttft_ms();
   run.placed = last_ready_ = clock_.now();
   ++waiting_runs_;
   run.leg = 0;

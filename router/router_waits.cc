@@ -1,7 +1,8 @@
 // Runs that have no worker at the moment: the workers died and come back, or the run is suspected
-// of killing them and waits for one that has nothing else.
+// of killing them and waits for one that has nothing else. Runs that would wait too long.
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "common/base/log.h"
@@ -44,9 +45,56 @@ void RouterLoop::retry_parked(TimePoint now) {
       parked_.push_back(std::move(waiting));
     } else if (!status.ok()) {
       const bool lost = status.code() == StatusCode::kUnavailable && !waiting.moved_because.empty();
-      fail_exchange(run->exchange, lost ? worker_lost(waiting.moved_because) : status, 1'000);
+      fail_exchange(run->exchange, lost ? worker_lost(waiting.moved_because) : status,
+                    retry_after_ms());
     }
   }
+}
+
+Status RouterLoop::check_in_time(const RouterRun& run, const Placement& placement) {
+  const bool begun = run.key().attempt > 0 || run.prompt_index > 0;
+  if (slo_ttft_ == Duration::zero() || begun || placement.predicted.queue_ms <= 0) {
+    return Status();
+  }
+  const WorkerState& worker = placement.local ? *placement.decodes[0] : *placement.prefill;
+  const Exchange* exchange = find_exchange(run.exchange);
+  const double waited = exchange == nullptr ? 0 : to_ms(clock_.now() - exchange->arrived());
+  const double ttft_ms =
+      waited + forecast_.at_most_ms(placement.predicted.ttft_ms()) + worker.late_ms;
+  if (ttft_ms <= to_ms(slo_ttft_)) {
+    return Status();
+  }
+  return resource_exhausted("the first token would come after " +
+                            std::to_string(static_cast<int64_t>(ttft_ms)) + " ms, the limit is " +
+                            std::to_string(static_cast<int64_t>(to_ms(slo_ttft_))) + " ms");
+}
+
+// A worker that stands still (its pool is full, its CPUs are taken) shows in the runs that wait.
+void RouterLoop::note_late_workers(TimePoint now) {
+  if (slo_ttft_ == Duration::zero()) {
+    return;
+  }
+  std::unordered_map<Incarnation, double> late;
+  for (const auto& [id, run] : runs_) {
+    if (!run->prefilled) {
+      double& worst = late[run->computing()];
+      worst =
+          std::max(worst, to_ms(now - run->placed) - forecast_.at_most_ms(run->predicted_ttft_ms));
+    }
+  }
+  for (const wire::Role role : {wire::Role::kPrefill, wire::Role::kDecode}) {
+    for (WorkerState* worker : workers_.ready(role)) {
+      const auto it = late.find(worker->id());
+      worker->late_ms = it == late.end() ? 0 : it->second;
+    }
+  }
+}
+
+uint32_t RouterLoop::retry_after_ms() {
+  const double queue_ms = forecast_.at_most_ms(placement_.shortest_queue_ms(
+      workers_.ready(wire::Role::kPrefill), workers_.ready(wire::Role::kDecode)));
+  constexpr double kLeast = 1'000, kMost = 30'000;
+  return static_cast<uint32_t>(std::clamp(queue_ms - to_ms(slo_ttft_), kLeast, kMost));
 }
 
 std::vector<WorkerState*> RouterLoop::decodes_for(const RouterRun& run) {

@@ -270,5 +270,112 @@ TEST_F(RouterLoopTest, ABeamSearchStartsAgainOnAnotherWorkerAndTellsEachChoiceOn
   EXPECT_EQ(registry_.histogram(metrics::MetricId::kInterTokenLatency).count(), 0u);
 }
 
+// Requests that a full queue would make late (router.slo_ttft = 1 s).
+class RouterLimitTest : public RouterLoopTest {
+ protected:
+  RouterLimitTest() { config_.router.slo_ttft = 1s; }
+
+  // The worker says that so many prompt tokens wait at it, of which it computes 1,000 a second;
+  // then the router has heard it.
+  void queue(FakeWorker& worker, uint32_t tokens) {
+    wire::Heartbeat heartbeat;
+    heartbeat.incarnation = worker.id();
+    heartbeat.blocks_total = heartbeat.blocks_free = 100;
+    heartbeat.waiting_tokens = tokens;
+    heartbeat.waiting = tokens;
+    heartbeat.prefill_tokens_per_s = 1000;
+    worker.send(heartbeat);
+    EXPECT_TRUE(eventually([&] {
+      const boost::json::value status =
+          ask([](auto responder) { return StatusAsked{{}, responder}; });
+      for (const boost::json::value& one : status.at("workers").as_array()) {
+        if (one.at("name").as_string() == worker.info().name) {
+          return one.at("waiting").to_number<uint32_t>() == tokens;
+        }
+      }
+      return false;
+    }));
+  }
+};
+
+TEST_F(RouterLimitTest, RefusesWhatWouldComeTooLateAndSaysWhenToComeBack) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  queue(*p0, 10'000);
+  const auto late = post();
+  ASSERT_TRUE(late->wait_done());
+  EXPECT_EQ(late->status(), 429);
+  EXPECT_EQ(json(late->body()).at("error").at("message"),
+            "the first token would come after 12003 ms, the limit is 1000 ms");
+  EXPECT_EQ(late->headers().get("Retry-After"), "11") << "ten seconds of queue, a fifth more";
+  EXPECT_FALSE(p0->next<wire::Prefill>(20ms)) << "refused before its prefill";
+  queue(*p0, 500);
+  const auto served = post();
+  EXPECT_TRUE(p0->next<wire::Prefill>());
+}
+
+TEST_F(RouterLimitTest, TakesTheWorkerThatIsInTime) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto p1 = worker(wire::Role::kPrefill, 1);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  queue(*p0, 10'000);
+  const auto served = post();
+  EXPECT_TRUE(p1->next<wire::Prefill>());
+}
+
+TEST_F(RouterLimitTest, RefusesNothingThatNothingWaitsBefore) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  queue(*p0, 0);
+  std::string prompt = "1";
+  for (int i = 0; i < 4'999; ++i) {
+    prompt += ",1";
+  }
+  const auto served = post(R"(,"prompt":[)" + prompt + "]");
+  EXPECT_TRUE(p0->next<wire::Prefill>()) << "five seconds, but no other time would be better";
+}
+
+TEST_F(RouterLimitTest, AMovedRequestIsNotRefused) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto moved = post();
+  ASSERT_TRUE(p0->next<wire::Prefill>());
+  const auto p1 = worker(wire::Role::kPrefill, 1);
+  queue(*p1, 10'000);
+  p0->send(wire::Goodbye{p0->id()});
+  EXPECT_TRUE(p1->next<wire::Prefill>());
+}
+
+// Its queue is short, but it stands still.
+TEST_F(RouterLimitTest, AWorkerThatIsLateCountsAsSlow) {
+  config_.router.slo_ttft = 100ms;
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  queue(*p0, 0);
+  const auto waiting = post();
+  const auto run = p0->next<wire::Prefill>();
+  ASSERT_TRUE(run);
+  EXPECT_TRUE(eventually([&] {
+    const auto next = post();
+    return eventually([&] { return next->done() || p0->next<wire::Prefill>(1ms); }) &&
+           next->done() && next->status() == 429;
+  }));
+}
+
+TEST_F(RouterLimitTest, WithoutALimitAllWait) {
+  config_.router.slo_ttft = 0s;
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  queue(*p0, 1'000'000);
+  const auto served = post();
+  EXPECT_TRUE(p0->next<wire::Prefill>());
+}
+
 }  // namespace
 }  // namespace baton::router

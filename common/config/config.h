@@ -65,6 +65,7 @@ struct Router {
   std::string request_log;
   Duration request_timeout = 600s;  // for a whole request
   int64_t max_waiting = 1024;       // requests that wait for a worker; more get 429
+  Duration slo_ttft = 0s;           // 0: requests wait however long it takes
   int64_t io_threads = 1;
   int64_t max_connections = 10'000;
   uint64_t max_body = 32ull << 20;

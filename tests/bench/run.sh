@@ -6,6 +6,8 @@
 #             disaggregated and colocated
 #   faults    workers killed and stopped under load: how soon that is noticed, how soon streams go
 #             on; not part of "all"
+#   overload [RATE]  goodput at RATE and at twice of it, without and with router.slo_ttft; not part
+#             of "all"
 #   soak      ten minutes of load under kills, stops, restarts and clients that leave
 #             (tests/e2e/soak.py --help for its length and seed); not part of "all"
 #   cpu [FLAGS]  the engine beside other engines on the same CPUs, in turn (cpu --help); not part
@@ -27,11 +29,13 @@ transfer() {
 }
 
 # With a cluster of its own on a free port.
-serve_on() { # serve_on FILE
-  local ready pid url
+with_cluster() { # with_cluster "FILE FLAGS..." COMMAND ARGS...: COMMAND URL ARGS...
+  local ready pid url up
+  read -ra up <<<"$1"
+  shift
   ready=$(mktemp -d)
-  printf '\n# %s\n' "$1"
-  "$baton" up "$1" --port 0 --ready-file "$ready/file" 2>"$ready/log" &
+  printf '\n# %s\n' "${up[*]}"
+  "$baton" up "${up[@]}" --port 0 --ready-file "$ready/file" 2>"$ready/log" &
   pid=$!
   trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; rm -rf "$ready"' EXIT
   while [ ! -s "$ready/file" ]; do
@@ -39,17 +43,39 @@ serve_on() { # serve_on FILE
     sleep 0.1
   done
   url=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["url"])' "$ready/file")
-  run "$baton" bench serve --url "$url" --search --rate 1 --duration 20 --input 300 --output 64 \
-    --slo-ttft-ms 1000 --slo-tpot-ms 100
+  "$1" "$url" "${@:2}"
   kill "$pid"
   wait "$pid" || true
   rm -rf "$ready"
   trap - EXIT
 }
 
+search() { # search URL
+  run "$baton" bench serve --url "$1" --search --rate 1 --duration 20 --input 300 --output 64 \
+    --slo-ttft-ms 1000 --slo-tpot-ms 100
+}
+
 serve() {
-  serve_on deploy/local.yaml
-  serve_on deploy/colocated.yaml
+  with_cluster deploy/local.yaml search
+  with_cluster deploy/colocated.yaml search
+}
+
+# Goodput at shares of a rate: 1 is what --search finds, or RATE.
+loads() { # loads URL RATE SHARE...
+  local url=$1 rate=$2 share load
+  for share in "${@:3}"; do
+    load=$(python3 -c 'import sys; print(round(float(sys.argv[1]) * float(sys.argv[2]), 3))' \
+      "$rate" "$share")
+    run "$baton" bench serve --url "$url" --rate "$load" --duration "${seconds:-30}" --input 300 \
+      --output 64 --slo-ttft-ms 1000 --slo-tpot-ms 200
+  done
+}
+
+# Without the limit requests wait for ever longer; with it those that are let in are in time.
+overload() { # overload [RATE]: of a load that the cluster just bears
+  local rate=${1:-4}
+  with_cluster deploy/local.yaml loads "$rate" 1 2
+  with_cluster "deploy/local.yaml --set router.slo_ttft=1s" loads "$rate" 1 2
 }
 
 faults() { run "$baton" bench faults --model "$model"; }
@@ -61,10 +87,11 @@ cpu() { python3 tests/bench/cpu.py --baton "$baton" --model "$model" "$@"; }
 
 case ${1:-all} in
   engine | transfer | serve | faults | soak) "$1" ;;
-  cpu) "$@" ;;
+  cpu | overload) "$@" ;;
   all) engine; transfer; serve ;;
   *)
-    echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, faults, soak, cpu" >&2
+    echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, faults, overload," \
+      "soak, cpu" >&2
     exit 2
     ;;
 esac

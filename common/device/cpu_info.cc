@@ -63,6 +63,7 @@ CpuInfo read_cpu_info() {
   info.avx512 = zmm && info.avx2_fma_f16c && bit(leaf7.ebx, 16) && bit(leaf7.ebx, 17) &&
                 bit(leaf7.ebx, 30) && bit(leaf7.ebx, 31);
   info.avx512_bf16 = info.avx512 && bit(leaf7_1.eax, 5);
+  info.avx512_int8 = info.avx512 && bit(leaf7.ecx, 1) && bit(leaf7.ecx, 11);
   info.amx_bf16 = info.avx512 && tiles && bit(leaf7.edx, 22) && bit(leaf7.edx, 24);
   return info;
 }

@@ -11,7 +11,8 @@ struct CpuInfo {
   std::string model;  // brand string, "AMD EPYC 9575F"; "unknown" if the CPU gives none
   bool avx2_fma_f16c = false;
   bool avx512 = false;       // F, BW, DQ, VL
-  bool avx512_bf16 = false;  // AVX512_BF16, which only speeds up some conversions
+  bool avx512_bf16 = false;  // AVX512_BF16
+  bool avx512_int8 = false;  // AVX512_VNNI and AVX512_VBMI
   bool amx_bf16 = false;     // AMX-TILE and AMX-BF16
 };
 

@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/engine/cache_shape.h"
+#include "common/engine/divergence.h"
 #include "common/engine/step.h"
 #include "common/kv_cache/prefault.h"
 #include "common/model/open_model.h"
@@ -121,7 +122,9 @@ Status Engine::State::load() {
   }
   forward = std::make_unique<model::Forward>(
       *weights, pools,
-      model::Forward::Options{.isa = options.isa, .max_batch_tokens = options.max_batch_tokens});
+      model::Forward::Options{.isa = options.isa,
+                              .arithmetic = options.arithmetic,
+                              .max_batch_tokens = options.max_batch_tokens});
   step = std::make_unique<Step>(description.vocab);
   buffers.resize(static_cast<size_t>(team->ranks() * team->threads_per_rank()));
   return Status();
@@ -193,13 +196,24 @@ model::MachineProbe Engine::probe(Duration time) {
   return sum;
 }
 
+double Engine::divergence(std::span<const TokenId> tokens) {
+  State& s = *state_;
+  if (s.options.arithmetic == Arithmetic::kCanonical) {
+    return 0;
+  }
+  model::Forward canonical(*s.weights, s.pools,
+                           {.isa = s.options.isa, .max_batch_tokens = s.options.max_batch_tokens});
+  return mean_divergence(*s.team, s.pools[0], description(), canonical, *s.forward, tokens);
+}
+
 const model::ModelDescription& Engine::description() const {
   return state_->weights->description();
 }
 const model::SegmentPlan& Engine::segments() const { return state_->weights->plan(); }
 U128 Engine::model_hash() const { return state_->weights->model_hash(); }
 std::string Engine::numerics_id() const {
-  return "inv-1:split512:" + std::to_string(segments().segments());
+  const bool fast = state_->options.arithmetic == Arithmetic::kFast;
+  return (fast ? "fast-1:split512:" : "inv-1:split512:") + std::to_string(segments().segments());
 }
 int Engine::ranks() const { return segments().ranks(); }
 const kv_cache::KvPool& Engine::pool(int rank) const {

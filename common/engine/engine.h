@@ -9,7 +9,8 @@
 // a time.
 //
 // Promise: the logits of a position are a function of (tokens 0..position, weights, numerics id,
-// segments), bit for bit, whatever the batch, chunking, instruction set, threads, ranks.
+// segments), bit for bit, whatever the batch, chunking, instruction set, threads, ranks. With the
+// fast arithmetic there is none.
 
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,7 @@
 
 namespace baton::engine {
 
+using model::Arithmetic;
 using model::LogitsWanted;
 
 // One choice of a sequence's last row: n choices of one prompt sample from the same logits.
@@ -95,6 +97,7 @@ struct EngineOptions {
   // Where packed weights are kept for the next start, best first; empty: nowhere.
   std::vector<std::string> packed_folders;
   device::Isa isa = device::Isa::kScalar;
+  Arithmetic arithmetic = Arithmetic::kCanonical;
   device::TeamOptions team;  // ranks = tensor parallel degree
   int segments = 1;          // S; the degree divides it
   int block_tokens = 32;
@@ -126,7 +129,7 @@ class Engine {
   const model::ModelDescription& description() const;
   const model::SegmentPlan& segments() const;
   U128 model_hash() const;
-  // "inv-1:split512:S" with S the number of segments.
+  // "inv-1:split512:S" with S the number of segments; "fast-1:split512:S" of the fast arithmetic.
   std::string numerics_id() const;
   int ranks() const;
   const kv_cache::KvPool& pool(int rank) const;
@@ -135,6 +138,12 @@ class Engine {
   uint64_t progress() const;                       // moves with every layer of a running step
 
   void set_kv_written(KvWritten callback);  // before the first step
+
+  // Of every position of `tokens`: how far this engine's prediction is from the canonical
+  // arithmetic's, the mean Kullback-Leibler divergence in nats; 0 of a canonical engine, infinite
+  // if a logit is no number. Blocking, on the compute threads; before the first step, and it calls
+  // no callback. As many tokens count as fit the pool, at least one.
+  double divergence(std::span<const TokenId> tokens);
 
   // Errors of the plan itself (no token or more than max_batch_tokens, token out of the vocabulary,
   // block table too short) abort: plans are ours. Precondition: no step is running; `done` may

@@ -28,6 +28,7 @@ EngineOptions options_of(const EngineSetup& setup) {
   options.window_blocks = setup.blocks;
   options.max_batch_tokens = setup.max_batch_tokens;
   options.max_context = setup.max_context;
+  options.arithmetic = setup.arithmetic;
   return options;
 }
 

@@ -27,6 +27,7 @@ struct EngineSetup {
   int blocks = 96;
   int max_batch_tokens = 1024;
   int max_context = 0;
+  Arithmetic arithmetic = Arithmetic::kCanonical;
 };
 EngineOptions options_of(const EngineSetup& setup);
 // Aborts the test program when the engine cannot be made.

@@ -271,7 +271,8 @@ void ForwardPass::multiply(const Projection& projection, int begin, int end, con
                                           .x_stride = rows.x_stride,
                                           .rows = rows.count,
                                           .y = base_of_panel(y, local),
-                                          .y_stride = rows.y_stride};
+                                          .y_stride = rows.y_stride,
+                                          .arithmetic = s_.options.arithmetic};
     std::byte* scratch = thread_.scratch(
         kMatmulScratch,
         kernels::matmul_scratch_bytes(isa_, matrix.format(), rows.count, matrix.padded_k()));
@@ -322,7 +323,8 @@ void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const uin
         .rows = rows,
         .y = s_.parts[static_cast<size_t>(segment.segment)].data() +
              size_t(row) * s_.hidden_f32_stride,
-        .y_stride = s_.hidden_f32_stride};
+        .y_stride = s_.hidden_f32_stride,
+        .arithmetic = s_.options.arithmetic};
     std::byte* scratch = thread_.scratch(
         kMatmulScratch,
         kernels::matmul_scratch_bytes(isa_, matrix.format(), rows, matrix.padded_k()));

@@ -158,6 +158,7 @@ void add_engine_flags(CLI::App* command, EngineFlags& flags) {
       ->type_name("FILE")
       ->required();
   command->add_option("--isa", flags.isa, "auto, scalar, avx2, avx512 or amx")->type_name("NAME");
+  command->add_option("--numerics", flags.numerics, "invariant or fast")->type_name("NAME");
   command->add_option("--threads", flags.threads, "Compute threads; 0 = one a CPU")
       ->type_name("N")
       ->check(CLI::Range(0, 1024));

@@ -9,6 +9,13 @@ namespace {
 
 constexpr int kBlockTokens = 32;
 
+Result<engine::Arithmetic> arithmetic_of(const std::string& numerics) {
+  if (numerics != "invariant" && numerics != "fast") {
+    return invalid_argument("--numerics " + numerics + ": expected invariant or fast");
+  }
+  return numerics == "fast" ? engine::Arithmetic::kFast : engine::Arithmetic::kCanonical;
+}
+
 }  // namespace
 
 Result<device::TeamOptions> team_of(const EngineFlags& flags, bool pinned_spinning) {
@@ -46,6 +53,7 @@ Result<std::unique_ptr<engine::Engine>> make_engine(const EngineFlags& flags,
   options.model_path = flags.model;
   options.pool = pool;
   BATON_ASSIGN_OR_RETURN(options.isa, device::choose_isa(flags.isa));
+  BATON_ASSIGN_OR_RETURN(options.arithmetic, arithmetic_of(flags.numerics));
   BATON_ASSIGN_OR_RETURN(options.team, team_of(flags, needs.pinned_spinning));
   options.segments = flags.segments > 0 ? flags.segments : flags.tensor_parallel;
   options.block_tokens = kBlockTokens;

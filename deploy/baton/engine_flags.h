@@ -12,6 +12,7 @@ namespace baton::cli {
 struct EngineFlags {
   std::string model;
   std::string isa = "auto";
+  std::string numerics = "invariant";
   int threads = 0;  // all ranks together; 0 = one for each CPU that this process may use
   int tensor_parallel = 1;
   int segments = 0;  // 0 = as many as ranks, which is what a cluster file of that degree gets

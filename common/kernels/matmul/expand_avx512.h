@@ -140,12 +140,16 @@ BATON_INLINE void decode(N4SubBlock, const uint8_t* b, Sink& sink) {
                  sink);
 }
 
-template <typename Sink>
-BATON_INLINE void decode(Mx4Block, const uint8_t* b, Sink& sink) {
+BATON_INLINE F32 mx4_scale(const uint8_t* b) {
   const I32 exponent = _mm512_cvtepu8_epi32(
       _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + Mx4Block::kExponent)));
-  const I32 scale = _mm512_slli_epi32(_mm512_sub_epi32(exponent, _mm512_set1_epi32(1)), 23);
-  decode_nibbles(b + Mx4Block::kNibbles, value_table(kMxfp4Values), _mm512_castsi512_ps(scale),
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_sub_epi32(exponent, _mm512_set1_epi32(1)), 23));
+}
+
+template <typename Sink>
+BATON_INLINE void decode(Mx4Block, const uint8_t* b, Sink& sink) {
+  decode_nibbles(b + Mx4Block::kNibbles, value_table(kMxfp4Values), mx4_scale(b),
                  _mm512_setzero_ps(), sink);
 }
 

@@ -93,4 +93,36 @@ void matmul_with_tiles(TileMultiply multiply, const LevelKernels& kernels,
                        const MatmulParams& params, int panel_begin, int panel_end,
                        std::byte* scratch);
 
+// The quickest arithmetic of a machine instead of the canonical one (docs/numerics.md "Modes").
+//
+// 32 activations as 8-bit codes, x = scale * code: scale is the largest magnitude over 127.
+struct CodeBlock {
+  // Eight dwords: the elements 8g + 0, 2, 4, 6 and 8g + 1, 3, 5, 7 of each group g of eight, as
+  // packed nibbles lie.
+  int8_t codes[32];
+  float scale;
+  float sum;          // of scale * code
+  float half_sum[2];  // of the first 16 elements, of the last
+};
+
+struct CodedRowsArgs {
+  const std::byte* panel = nullptr;  // packed blocks
+  int blocks = 0;                    // all of K
+  const CodeBlock* x = nullptr;      // [rows, blocks]
+  int rows = 0;
+  float* y = nullptr;  // [rows, y_stride]; 16 columns are written
+  int y_stride = 0;
+};
+
+struct FastKernels {
+  // A block that holds something infinite or NaN gets the scale NaN.
+  void (*to_codes)(const uint16_t* x, int blocks, CodeBlock* out);
+  // Not for kBf16Panels.
+  void (*coded_rows)(WeightFormat format, const CodedRowsArgs& args);
+  // In place of tiles: bf16 pairs are added to one f32 sum in ascending order, the odd one first.
+  TileMultiply dot;
+};
+// Need AVX512_BF16, AVX512_VNNI and AVX512_VBMI.
+FastKernels avx512_fast_kernels();
+
 }  // namespace baton::kernels

@@ -199,8 +199,67 @@ void matmul_with_tiles(TileMultiply multiply, const LevelKernels& kernels, const
   }
 }
 
+namespace {
+
+// On AMX more rows than this are cheaper with tiles.
+constexpr int kTileCodedRows = 8;
+
+void multiply_coded_rows(const FastKernels& fast, const MatmulParams& p, int panel_begin,
+                         int panel_end, std::byte* scratch) {
+  const int blocks = p.weights->blocks_k();
+  auto* codes = reinterpret_cast<CodeBlock*>(scratch);
+  for (int begin = 0; begin < p.rows; begin += kRowSlice) {
+    const int rows = std::min(kRowSlice, p.rows - begin);
+    for (int row = 0; row < rows; ++row) {
+      fast.to_codes(p.x + static_cast<ptrdiff_t>(begin + row) * p.x_stride, blocks,
+                    codes + static_cast<ptrdiff_t>(row) * blocks);
+    }
+    for (int panel = panel_begin; panel < panel_end; ++panel) {
+      CodedRowsArgs args;
+      args.panel = p.weights->panel(panel);
+      args.blocks = blocks;
+      args.x = codes;
+      args.rows = rows;
+      args.y = p.y + static_cast<ptrdiff_t>(begin) * p.y_stride + panel * kLanes;
+      args.y_stride = p.y_stride;
+      fast.coded_rows(p.weights->format(), args);
+    }
+  }
+}
+
+// False where the canonical arithmetic is the quickest.
+bool multiply_fast(device::Isa isa, const MatmulParams& params, int panel_begin, int panel_end,
+                   std::byte* scratch) {
+  if (!has_fast_arithmetic(isa)) {
+    return false;
+  }
+  const FastKernels fast = avx512_fast_kernels();
+  const bool packed = params.weights->format() != WeightFormat::kBf16Panels;
+  const bool tiles = isa == device::Isa::kAmx;
+  if (packed && (!tiles || params.rows <= kTileCodedRows)) {
+    multiply_coded_rows(fast, params, panel_begin, panel_end, scratch);
+    return true;
+  }
+  if (!packed && !tiles) {
+    matmul_with_tiles(fast.dot, kernels_of(isa), params, panel_begin, panel_end, scratch);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool has_fast_arithmetic(device::Isa isa) {
+  const device::CpuInfo& cpu = device::cpu_info();
+  return isa >= device::Isa::kAvx512 && cpu.avx512_bf16 && cpu.avx512_int8;
+}
+
 void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int panel_end,
             std::byte* scratch) {
+  if (params.arithmetic == Arithmetic::kFast &&
+      multiply_fast(isa, params, panel_begin, panel_end, scratch)) {
+    return;
+  }
   const LevelKernels kernels = kernels_of(isa);
   const bool few = takes_few_rows(isa, kernels, params.weights->format(), params.rows);
   if (isa == device::Isa::kAmx && !few) {
@@ -220,6 +279,9 @@ void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int pa
     }
   }
 }
+
+// Codes need less than widened rows.
+static_assert(kChunkBlocks * sizeof(CodeBlock) < kWideRow * sizeof(float));
 
 size_t matmul_scratch_bytes(device::Isa, WeightFormat, int rows, int padded_k) {
   const size_t wide_rows = static_cast<size_t>(std::min(rows, kRowSlice)) *

@@ -100,6 +100,14 @@ void pack_rows(PackedMatrix& matrix, int first_row, SourceType type,
 // Exact f32 values of a row of `elements` elements (before the rounding to bf16).
 void dequantize_row(SourceType type, const std::byte* row, int elements, float* out);
 
+// kFast: 8-bit activations for packed weights and the CPU's own bf16 dot product for panels, where
+// it has them; what it lacks is done as kCanonical. No promise of equal bits, neither between
+// machines nor between numbers of rows.
+enum class Arithmetic : uint8_t { kCanonical, kFast };
+
+// Whether kFast is anything else than kCanonical here.
+bool has_fast_arithmetic(device::Isa isa);
+
 struct MatmulParams {
   const PackedMatrix* weights = nullptr;
   const uint16_t* x = nullptr;  // [rows, x_stride] bf16; elements [k, padded_k) of a row are zero
@@ -107,6 +115,7 @@ struct MatmulParams {
   int rows = 0;                 // >= 1
   float* y = nullptr;           // [rows, y_stride] f32; only columns of the panels are written
   int y_stride = 0;             // elements, >= 16 * panels() (the padding columns are written)
+  Arithmetic arithmetic = Arithmetic::kCanonical;
 };
 
 // Computes y for panels [panel_begin, panel_end). The calling thread has denormals flushed

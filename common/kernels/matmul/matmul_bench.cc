@@ -1,7 +1,8 @@
 // Speed of the product against the probes of the same second, one thread and two. The name is
-// level/format/rows/threads; `of_peak` is FLOP/s over the FMA (tile) probe, `of_read` is bytes of
-// packed weights over the streaming read of the same buffer. Probes and product are timed by the
-// CPU time of their threads, so that other programs on the machine distort them less.
+// level/format/rows/threads, with /fast for `numerics: fast`; `of_peak` is FLOP/s over the FMA
+// (tile) probe, `of_read` is bytes of packed weights over the streaming read of the same buffer.
+// Probes and product are timed by the CPU time of their threads, so that other programs on the
+// machine distort them less.
 
 #include <benchmark/benchmark.h>
 
@@ -113,10 +114,11 @@ struct Case {
   WeightFormat format;
   int rows;
   int threads;
+  Arithmetic arithmetic = Arithmetic::kCanonical;
 };
 
 void run_benchmark(benchmark::State& state, Matrices& matrices, const Case& c) {
-  const auto [isa, format, rows, threads] = c;
+  const auto [isa, format, rows, threads, arithmetic] = c;
   device::TeamOptions options;
   options.cpus.assign(1, std::vector<int>(static_cast<size_t>(threads), -1));
   const auto team = ComputeTeam::create(options).value();
@@ -127,7 +129,7 @@ void run_benchmark(benchmark::State& state, Matrices& matrices, const Case& c) {
   // does.
   const int panels = rows <= 16 ? w.panels() : kCachedPanels;
   std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(w.panels() * kPanelRows));
-  const MatmulParams params{&w, x.data(), kK, rows, y.data(), panels * kPanelRows};
+  const MatmulParams params{&w, x.data(), kK, rows, y.data(), panels * kPanelRows, arithmetic};
   const int grain = matmul_panel_grain(isa, format, rows, kK);
   const int items = (panels + grain - 1) / grain;
   const Probes before = probe(*team, isa, w);
@@ -167,7 +169,8 @@ void run_benchmark(benchmark::State& state, Matrices& matrices, const Case& c) {
 void add(const std::shared_ptr<Matrices>& matrices, const Case& c) {
   const std::string name = std::string(device::isa_name(c.isa)) + "/" +
                            std::string(weight_format_name(c.format)) + "/rows" +
-                           std::to_string(c.rows) + "/threads" + std::to_string(c.threads);
+                           std::to_string(c.rows) + "/threads" + std::to_string(c.threads) +
+                           (c.arithmetic == Arithmetic::kFast ? "/fast" : "");
   benchmark::RegisterBenchmark(
       name.c_str(), [matrices, c](benchmark::State& state) { run_benchmark(state, *matrices, c); })
       ->UseManualTime()
@@ -200,6 +203,11 @@ void add_all() {
       }
       if (main_format) {
         add(matrices, {isa, format, 128, 1});
+      }
+      for (const int rows : {1, 16, 128}) {
+        if (has_fast_arithmetic(isa)) {
+          add(matrices, {isa, format, rows, 1, Arithmetic::kFast});
+        }
       }
     }
   }

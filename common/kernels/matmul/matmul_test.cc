@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -68,14 +69,15 @@ PackedMatrix pack(const TestMatrix& w, WeightFormat format, int k_begin, int k) 
 
 // All panels, in two items, with poisoned scratch and output.
 std::vector<float> run_product(Isa isa, const PackedMatrix& w, const std::vector<uint16_t>& x,
-                               int x_stride, int rows) {
+                               int x_stride, int rows,
+                               Arithmetic arithmetic = Arithmetic::kCanonical) {
   const device::FlushDenormals flush;
   const int y_stride = w.panels() * kPanelRows + 5;
   std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(y_stride), NAN);
   const size_t bytes = matmul_scratch_bytes(isa, w.format(), rows, w.padded_k());
   std::vector<std::byte> scratch(bytes + 64, std::byte{0xFF});
   auto* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
-  const MatmulParams params{&w, x.data(), x_stride, rows, y.data(), y_stride};
+  const MatmulParams params{&w, x.data(), x_stride, rows, y.data(), y_stride, arithmetic};
   const int cut = w.panels() / 3;
   if (cut > 0) {
     matmul(isa, params, 0, cut, aligned);
@@ -250,6 +252,93 @@ TEST(MatmulLevelsTest, GrainAndScratchArePositive) {
     for (const int rows : {1, 16, 500}) {
       EXPECT_GE(matmul_panel_grain(isa, WeightFormat::kQ4, rows, 576), 1);
       EXPECT_GT(matmul_scratch_bytes(isa, WeightFormat::kQ4, rows, 576), 0u);
+    }
+  }
+}
+
+float widened(uint16_t bf16) { return std::bit_cast<float>(uint32_t{bf16} << 16); }
+
+// As CodeBlock says: 8-bit codes of each 32, the largest magnitude at 127.
+std::vector<double> coded_activations(const std::vector<uint16_t>& x) {
+  std::vector<double> out(x.size());
+  for (size_t block = 0; block < x.size(); block += 32) {
+    float largest = 0;
+    for (size_t i = block; i < block + 32; ++i) {
+      largest = std::max(largest, std::fabs(widened(x[i])));
+    }
+    const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+    for (size_t i = block; i < block + 32; ++i) {
+      out[i] = std::nearbyint(widened(x[i]) * inverse) * (double{largest} / 127.0);
+    }
+  }
+  return out;
+}
+
+// y within f32 rounding of the exact product of w (rounded to bf16 for panels) and x.
+void expect_near_product(const std::vector<float>& y, const TestMatrix& w, bool rounded,
+                         const std::vector<double>& x, int x_stride) {
+  std::vector<float> weights(static_cast<size_t>(w.k));
+  for (int n = 0; n < w.n; ++n) {
+    dequantize_row(w.type, w.row(n), w.k, weights.data());
+    for (size_t row = 0; row * static_cast<size_t>(w.n) < y.size(); ++row) {
+      double sum = 0;
+      double magnitude = 0;
+      for (size_t i = 0; i < weights.size(); ++i) {
+        const double weight = rounded ? widened(bf16_from_float(weights[i])) : weights[i];
+        const double product = weight * x[row * static_cast<size_t>(x_stride) + i];
+        sum += product;
+        magnitude += std::fabs(product);
+      }
+      ASSERT_NEAR(y[row * static_cast<size_t>(w.n) + static_cast<size_t>(n)], sum,
+                  1e-4 * magnitude + 1e-30)
+          << "row " << row << " column " << n;
+    }
+  }
+}
+
+TEST_P(MatmulTest, TheFastArithmeticIsThatOfCodesOrOfBf16) {
+  TestRandom random(41);
+  const int unit = source_block_elements(GetParam());
+  for (const Isa isa : device::available_isas()) {
+    if (!has_fast_arithmetic(isa)) {
+      continue;
+    }
+    const bool tiles = isa == Isa::kAmx;  // which take the many rows
+    for (const int rows : {1, 2, 5, 8, 9, 12, 13, 16, 25, 200}) {
+      const int k = (32 * (1 + random.below(20)) + unit - 1) / unit * unit / 32 * 32;
+      const TestMatrix w =
+          random_matrix(random, GetParam(), 1 + random.below(50), std::max(k, unit));
+      const std::vector<uint16_t> x = random_activations(random, rows, w.k, w.k);
+      for (const WeightFormat format : {WeightFormat::kBf16Panels, decode_format(w.type)}) {
+        SCOPED_TRACE(std::string(device::isa_name(isa)) + " " +
+                     std::string(weight_format_name(format)) + " rows " + std::to_string(rows));
+        const std::vector<float> y =
+            run_product(isa, pack(w, format, 0, w.k), x, w.k, rows, Arithmetic::kFast);
+        const bool panels = format == WeightFormat::kBf16Panels || (tiles && rows > 8);
+        std::vector<double> values = coded_activations(x);
+        if (panels) {
+          std::ranges::transform(x, values.begin(), widened);
+        }
+        expect_near_product(y, w, panels, values, w.k);
+      }
+    }
+  }
+}
+
+TEST(MatmulLevelsTest, WhatIsNotFiniteStaysSoInTheFastArithmetic) {
+  const Isa isa = device::available_isas().back();
+  TestRandom random(43);
+  for (const SourceType type : {SourceType::kQ4_1, SourceType::kQ8_0, SourceType::kBf16}) {
+    const TestMatrix w = random_matrix(random, type, 16, 96);
+    for (const uint16_t bad : {uint16_t{0x7FC0}, uint16_t{0x7F80}}) {
+      std::vector<uint16_t> x = random_activations(random, 2, 96, 96);
+      x[40] = bad;
+      const std::vector<float> y =
+          run_product(isa, pack(w, decode_format(type), 0, 96), x, 96, 2, Arithmetic::kFast);
+      for (int n = 0; n < 16; ++n) {
+        EXPECT_FALSE(std::isfinite(y[static_cast<size_t>(n)]));
+        EXPECT_TRUE(std::isfinite(y[static_cast<size_t>(16 + n)]));
+      }
     }
   }
 }

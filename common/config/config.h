@@ -137,6 +137,7 @@ struct Config {
   Cluster cluster;
   Model model;
   Numerics numerics = Numerics::kInvariant;
+  bool numerics_force = false;
   int64_t reduction_segments = 0;  // 0: auto
   Isa isa = Isa::kAuto;
   Router router;

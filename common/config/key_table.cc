@@ -142,8 +142,11 @@ std::vector<Row> rows_of(Config& config) {
        "Where packed weights are kept for the next start: auto, off, or a folder. auto: beside the "
        "model, else in the user's cache folder."},
       {"", "numerics", choice(config.numerics, kNumericsNames),
-       "invariant: the same tokens whatever the batch, chunking or worker. fast: not supported "
-       "yet."},
+       "invariant: the same tokens whatever the batch, chunking or worker. fast: int8 activations "
+       "and the quickest order of sums, without that promise; refused at start where it moves the "
+       "model's predictions too far (docs/numerics.md)."},
+      {"", "numerics_force", &config.numerics_force,
+       "Serve with numerics: fast whatever it does to the predictions."},
       {"", "reduction_segments", &config.reduction_segments,
        "Segments of every split sum. auto: the least common multiple of the tensor_parallel "
        "degrees.",

@@ -227,8 +227,10 @@ TEST(LoadTest, ChecksHowKeysAgree) {
             "cluster.key_file, which encrypts control links, or keep them on loopback");
   EXPECT_THAT(error_of("workers: {routers: [tcp://127.evil.example:7800]}"),
               HasSubstr("tcp://127.evil.example:7800 can be reached from other machines"));
-  EXPECT_EQ(error_of("numerics: fast"),
-            "c.yaml:1: numerics: fast is not supported yet; use invariant");
+  EXPECT_EQ(error_of("numerics: fast"), "ok");
+  EXPECT_EQ(error_of("numerics: fast\nnumerics_force: true"), "ok");
+  EXPECT_EQ(error_of("numerics_force: true"),
+            "c.yaml:1: numerics_force: means something with numerics: fast only");
   EXPECT_EQ(error_of("router: {request_log: log}"), "ok");
   EXPECT_EQ(error_of("prefill: [{listen: \"10.0.0.1:0\", advertise: \"10.0.0.1:0\"}]"), "ok")
       << "prefill workers connect";

@@ -169,8 +169,8 @@ Status validate(const Config& config, const std::optional<Self>& self, const Ori
   BATON_RETURN_IF_ERROR(check_control_links(config, judge));
   BATON_RETURN_IF_ERROR(check_advertised(config, self, judge));
   BATON_RETURN_IF_ERROR(check_transfer(config.transfer, judge));
-  if (config.numerics == Numerics::kFast) {
-    return judge.fail("numerics", "fast is not supported yet; use invariant");
+  if (config.numerics_force && config.numerics != Numerics::kFast) {
+    return judge.fail("numerics_force", "means something with numerics: fast only");
   }
   if (!kFaultPoints && !config.test.faults.empty()) {
     return judge.fail("test.faults", "this build has no fault points; they need -DBATON_FAULTS=ON");

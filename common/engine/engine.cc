@@ -198,7 +198,7 @@ model::MachineProbe Engine::probe(Duration time) {
 
 double Engine::divergence(std::span<const TokenId> tokens) {
   State& s = *state_;
-  if (s.options.arithmetic == Arithmetic::kCanonical) {
+  if (!is_fast()) {
     return 0;
   }
   model::Forward canonical(*s.weights, s.pools,
@@ -212,9 +212,10 @@ const model::ModelDescription& Engine::description() const {
 const model::SegmentPlan& Engine::segments() const { return state_->weights->plan(); }
 U128 Engine::model_hash() const { return state_->weights->model_hash(); }
 std::string Engine::numerics_id() const {
-  const bool fast = state_->options.arithmetic == Arithmetic::kFast;
-  return (fast ? "fast-1:split512:" : "inv-1:split512:") + std::to_string(segments().segments());
+  return (is_fast() ? "fast-1:split512:" : "inv-1:split512:") +
+         std::to_string(segments().segments());
 }
+bool Engine::is_fast() const { return state_->options.arithmetic == Arithmetic::kFast; }
 int Engine::ranks() const { return segments().ranks(); }
 const kv_cache::KvPool& Engine::pool(int rank) const {
   return state_->pools[static_cast<size_t>(rank)];

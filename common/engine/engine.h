@@ -131,6 +131,7 @@ class Engine {
   U128 model_hash() const;
   // "inv-1:split512:S" with S the number of segments; "fast-1:split512:S" of the fast arithmetic.
   std::string numerics_id() const;
+  bool is_fast() const;  // of the fast arithmetic
   int ranks() const;
   const kv_cache::KvPool& pool(int rank) const;
   size_t weight_bytes(int rank) const;             // resident, of that rank

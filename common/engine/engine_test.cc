@@ -328,5 +328,35 @@ TEST(EngineDeathTest, ABrokenPlanAborts) {
   EXPECT_DEATH(run([](SequencePlan& s) { s.tokens.resize(65); }), "max_batch_tokens");
 }
 
+TEST(FastArithmeticTest, PredictsNearlyWhatTheCanonicalOneDoes) {
+  for (const device::Isa isa : device::available_isas()) {
+    for (const EngineOptions::Pool pool :
+         {EngineOptions::Pool::kPrefill, EngineOptions::Pool::kDecode}) {
+      SCOPED_TRACE(device::isa_name(isa));
+      EngineSetup setup = {.isa = isa, .pool = pool};
+      setup.arithmetic = Arithmetic::kFast;
+      const std::unique_ptr<Engine> engine = make_engine(setup);
+      EXPECT_EQ(engine->numerics_id(), "fast-1:split512:1");
+      const std::vector<TokenId> tokens = random_tokens(3, 70, engine->description().vocab);
+      const double divergence = engine->divergence(tokens);
+      EXPECT_LT(divergence, 0.05);  // random weights; garbage would be at several nats
+      EXPECT_EQ(divergence > 0, kernels::has_fast_arithmetic(isa));
+    }
+  }
+}
+
+TEST(FastArithmeticTest, TakesWhatFitsThePool) {
+  EngineSetup setup = {.isa = device::available_isas().back(), .blocks = 1};
+  setup.arithmetic = Arithmetic::kFast;
+  const std::unique_ptr<Engine> engine = make_engine(setup);
+  EXPECT_LT(engine->divergence(random_tokens(3, 100, engine->description().vocab)), 0.05);
+}
+
+TEST(FastArithmeticTest, ACanonicalEngineIsItsOwnMeasure) {
+  const std::unique_ptr<Engine> engine = make_engine({});
+  EXPECT_EQ(engine->numerics_id(), "inv-1:split512:1");
+  EXPECT_EQ(engine->divergence(random_tokens(3, 10, engine->description().vocab)), 0);
+}
+
 }  // namespace
 }  // namespace baton::engine

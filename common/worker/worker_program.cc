@@ -13,6 +13,7 @@
 #include "common/device/isa.h"
 #include "common/engine/memory_need.h"
 #include "common/worker/advertised.h"
+#include "common/worker/numerics_gate.h"
 #include "common/worker/probes.h"
 
 namespace baton::worker {
@@ -53,6 +54,8 @@ Result<engine::EngineOptions> engine_options(const config::Config& config,
   BATON_ASSIGN_OR_RETURN(const config::Machine machine, config::read_machine());
   BATON_ASSIGN_OR_RETURN(const config::WorkerCpus cpus,
                          config::effective_cpus(config, entry, machine));
+  options.arithmetic = config.numerics == config::Numerics::kFast ? engine::Arithmetic::kFast
+                                                                  : engine::Arithmetic::kCanonical;
   options.team = team_options(cpus, static_cast<int>(entry.tensor_parallel),
                               config::effective_spinning(entry, cpus));
   options.segments = config::effective_reduction_segments(config);
@@ -127,6 +130,7 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
   }
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
                          engine::Engine::create(options));
+  BATON_RETURN_IF_ERROR(check_numerics(*engine, config.model.path, config.numerics_force));
   kv_cache::BlockPools blocks({.groups = engine->pool(0).layout().groups,
                                .blocks = engine->pool(0).group_blocks(),
                                .block_tokens = options.block_tokens,

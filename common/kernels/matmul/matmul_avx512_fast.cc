@@ -9,8 +9,6 @@
 namespace baton::kernels {
 namespace {
 
-#define BATON_INLINE __attribute__((always_inline)) inline
-
 // A block of 16 columns: w = scale * code + offset, scale and offset of each half of the block.
 // Codes are unsigned bytes; dwords hold elements in the order of CodeBlock::codes.
 struct CodedColumns {
@@ -19,16 +17,16 @@ struct CodedColumns {
   F32 offset[2];
 };
 
-BATON_INLINE F32 times(F32 scale, float factor) {
+[[gnu::always_inline]] inline F32 times(F32 scale, float factor) {
   return _mm512_mul_ps(scale, _mm512_set1_ps(factor));
 }
 
-BATON_INLINE void set_scale(CodedColumns& c, F32 scale, F32 offset) {
+[[gnu::always_inline]] inline void set_scale(CodedColumns& c, F32 scale, F32 offset) {
   c.scale[0] = c.scale[1] = scale;
   c.offset[0] = c.offset[1] = offset;
 }
 
-BATON_INLINE void take_nibbles(const uint8_t* nibbles, CodedColumns& c) {
+[[gnu::always_inline]] inline void take_nibbles(const uint8_t* nibbles, CodedColumns& c) {
   const I32 low = _mm512_set1_epi8(15);
 #pragma GCC unroll 4
   for (int g = 0; g < 4; ++g) {
@@ -40,7 +38,7 @@ BATON_INLINE void take_nibbles(const uint8_t* nibbles, CodedColumns& c) {
 
 // For each byte b of the two dwords of a qword, where in the qword its bits begin: at `first` +
 // b * `step` of its dword.
-BATON_INLINE I32 bit_positions(int first, int step) {
+[[gnu::always_inline]] inline I32 bit_positions(int first, int step) {
   uint64_t control = 0;
   for (int dword = 0; dword < 2; ++dword) {
     for (int b = 0; b < 4; ++b) {
@@ -53,7 +51,8 @@ BATON_INLINE I32 bit_positions(int first, int step) {
 
 // Adds bits from 4 on to nibbles: `mask` says which; element k's begin at bit width * k of `high`.
 template <int kWidth>
-BATON_INLINE void take_high_bits(I32 high, int first_group, int groups, int mask, CodedColumns& c) {
+[[gnu::always_inline]] inline void take_high_bits(I32 high, int first_group, int groups, int mask,
+                                                  CodedColumns& c) {
   const I32 wanted = _mm512_set1_epi8(static_cast<char>(mask));
 #pragma GCC unroll 4
   for (int g = 0; g < groups; ++g) {
@@ -68,7 +67,7 @@ BATON_INLINE void take_high_bits(I32 high, int first_group, int groups, int mask
 }
 
 // Signed values of a table in place of nibbles, 128 added.
-BATON_INLINE void look_up(const int8_t* values, CodedColumns& c) {
+[[gnu::always_inline]] inline void look_up(const int8_t* values, CodedColumns& c) {
   const __m128i table =
       _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)), _mm_set1_epi8(-128));
   const I32 wide = _mm512_broadcast_i32x4(table);
@@ -78,12 +77,12 @@ BATON_INLINE void look_up(const int8_t* values, CodedColumns& c) {
   }
 }
 
-BATON_INLINE void take(Q4Block, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(Q4Block, const uint8_t* b, CodedColumns& c) {
   set_scale(c, load_half(b + Q4Block::kScale), load_half(b + Q4Block::kOffset));
   take_nibbles(b + Q4Block::kNibbles, c);
 }
 
-BATON_INLINE void take(Q4SymmetricBlock, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(Q4SymmetricBlock, const uint8_t* b, CodedColumns& c) {
   const F32 scale = load_half(b + Q4SymmetricBlock::kScale);
   set_scale(c, scale, times(scale, -8.0f));
   take_nibbles(b + Q4SymmetricBlock::kNibbles, c);
@@ -105,7 +104,7 @@ constexpr ByteOrder every_second_element(int odd) {
 alignas(64) constexpr ByteOrder kEvenElements = every_second_element(0);
 alignas(64) constexpr ByteOrder kOddElements = every_second_element(1);
 
-BATON_INLINE void take(Q8Block, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(Q8Block, const uint8_t* b, CodedColumns& c) {
   const F32 scale = load_half(b + Q8Block::kScale);
   set_scale(c, scale, times(scale, -128.0f));
   const I32 sign = _mm512_set1_epi8(-128);
@@ -120,19 +119,19 @@ BATON_INLINE void take(Q8Block, const uint8_t* b, CodedColumns& c) {
   }
 }
 
-BATON_INLINE void take(K4Block, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(K4Block, const uint8_t* b, CodedColumns& c) {
   set_scale(c, superblock_scale<K4Block>(b), superblock_offset<K4Block>(b));
   take_nibbles(b + K4Block::kNibbles, c);
 }
 
-BATON_INLINE void take(N4Block, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(N4Block, const uint8_t* b, CodedColumns& c) {
   const F32 scale = load_half(b + N4Block::kScale);
   set_scale(c, scale, times(scale, -128.0f));
   take_nibbles(b + N4Block::kNibbles, c);
   look_up(kIq4Values, c);
 }
 
-BATON_INLINE void take(N4SubBlock, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(N4SubBlock, const uint8_t* b, CodedColumns& c) {
   const F32 scale =
       _mm512_mul_ps(load_half(b + N4SubBlock::kScale), load_i8(b + N4SubBlock::kSubScale));
   set_scale(c, scale, times(scale, -128.0f));
@@ -140,7 +139,7 @@ BATON_INLINE void take(N4SubBlock, const uint8_t* b, CodedColumns& c) {
   look_up(kIq4Values, c);
 }
 
-BATON_INLINE void take(Mx4Block, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(Mx4Block, const uint8_t* b, CodedColumns& c) {
   const F32 scale = mx4_scale(b);
   set_scale(c, scale, times(scale, -128.0f));
   take_nibbles(b + Mx4Block::kNibbles, c);
@@ -148,28 +147,28 @@ BATON_INLINE void take(Mx4Block, const uint8_t* b, CodedColumns& c) {
 }
 
 template <typename Block>
-BATON_INLINE void take_five_bits(const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take_five_bits(const uint8_t* b, CodedColumns& c) {
   take_nibbles(b + Block::kNibbles, c);
   take_high_bits<1>(_mm512_loadu_si512(b + Block::kHigh), 0, 4, 0x10, c);
 }
 
-BATON_INLINE void take(K5Block, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(K5Block, const uint8_t* b, CodedColumns& c) {
   set_scale(c, superblock_scale<K5Block>(b), superblock_offset<K5Block>(b));
   take_five_bits<K5Block>(b, c);
 }
 
-BATON_INLINE void take(Q5Block, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(Q5Block, const uint8_t* b, CodedColumns& c) {
   set_scale(c, load_half(b + Q5Block::kScale), load_half(b + Q5Block::kOffset));
   take_five_bits<Q5Block>(b, c);
 }
 
-BATON_INLINE void take(Q5SymmetricBlock, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(Q5SymmetricBlock, const uint8_t* b, CodedColumns& c) {
   const F32 scale = load_half(b + Q5SymmetricBlock::kScale);
   set_scale(c, scale, times(scale, -16.0f));
   take_five_bits<Q5SymmetricBlock>(b, c);
 }
 
-BATON_INLINE void take(K6Block, const uint8_t* b, CodedColumns& c) {
+[[gnu::always_inline]] inline void take(K6Block, const uint8_t* b, CodedColumns& c) {
   const F32 d = load_half(b + K6Block::kScale);
   take_nibbles(b + K6Block::kNibbles, c);
 #pragma GCC unroll 2
@@ -185,11 +184,17 @@ constexpr bool kScalesOfHalves = false;
 template <>
 constexpr bool kScalesOfHalves<K6Block> = true;
 
-// What codes [begin, end) of a block, `half` of its scales, give to the sums of kRows rows, which
-// lie `stride` blocks apart.
+// Codes [begin, end) of a block, which share the scale and offset `half`.
+struct CodeRange {
+  int half;
+  int begin;
+  int end;
+};
+
+// What a range of codes gives to the sums of kRows rows, which lie `stride` blocks apart.
 template <int kRows>
-BATON_INLINE void add_products(const CodedColumns& c, int half, int begin, int end,
-                               const CodeBlock* x, ptrdiff_t stride, F32* sum) {
+[[gnu::always_inline]] inline void add_products(const CodedColumns& c, CodeRange range,
+                                                const CodeBlock* x, ptrdiff_t stride, F32* sum) {
   I32 products[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -197,7 +202,7 @@ BATON_INLINE void add_products(const CodedColumns& c, int half, int begin, int e
   }
   // Rows go inside: the additions of one row wait for each other.
 #pragma GCC unroll 8
-  for (int i = begin; i < end; ++i) {
+  for (int i = range.begin; i < range.end; ++i) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       int32_t four;
@@ -208,10 +213,11 @@ BATON_INLINE void add_products(const CodedColumns& c, int half, int begin, int e
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     const CodeBlock& row = x[r * stride];
-    const F32 scale = _mm512_mul_ps(c.scale[half], _mm512_set1_ps(row.scale));
-    const float all = end - begin == 8 ? row.sum : row.half_sum[half];
+    const F32 scale = _mm512_mul_ps(c.scale[range.half], _mm512_set1_ps(row.scale));
+    const bool whole = range.end - range.begin == 8;
+    const float all = whole ? row.sum : row.half_sum[range.half];
     sum[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products[r]), scale, sum[r]);
-    sum[r] = _mm512_fmadd_ps(c.offset[half], _mm512_set1_ps(all), sum[r]);
+    sum[r] = _mm512_fmadd_ps(c.offset[range.half], _mm512_set1_ps(all), sum[r]);
   }
 }
 
@@ -231,10 +237,10 @@ void coded_tile(const CodedRowsArgs& args, int first_row) {
     CodedColumns c;
     take(Block{}, b, c);
     if constexpr (kScalesOfHalves<Block>) {
-      add_products<kRows>(c, 0, 0, 4, x, args.blocks, sum);
-      add_products<kRows>(c, 1, 4, 8, x, args.blocks, sum);
+      add_products<kRows>(c, {0, 0, 4}, x, args.blocks, sum);
+      add_products<kRows>(c, {1, 4, 8}, x, args.blocks, sum);
     } else {
-      add_products<kRows>(c, 0, 0, 8, x, args.blocks, sum);
+      add_products<kRows>(c, {0, 0, 8}, x, args.blocks, sum);
     }
   }
   float* y = args.y + static_cast<ptrdiff_t>(first_row) * args.y_stride;
@@ -294,7 +300,7 @@ void coded_rows(WeightFormat format, const CodedRowsArgs& args) {
   }
 }
 
-BATON_INLINE F32 widened(const uint16_t* x) {
+[[gnu::always_inline]] inline F32 widened(const uint16_t* x) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
@@ -389,8 +395,6 @@ void dot(const TileArgs& args, TileRows&) {
     row += rows;
   }
 }
-
-#undef BATON_INLINE
 
 }  // namespace
 

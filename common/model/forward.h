@@ -24,7 +24,7 @@
 #include "common/base/ids.h"
 #include "common/device/compute_team.h"
 #include "common/device/isa.h"
-#include "common/kernels/matmul/matmul.h"
+#include "common/kernels/math/arithmetic.h"
 #include "common/kv_cache/kv_pool.h"
 #include "common/model/weights.h"
 
@@ -76,7 +76,7 @@ class Forward final {
  public:
   struct Options {
     device::Isa isa = device::Isa::kScalar;
-    Arithmetic arithmetic = Arithmetic::kCanonical;  // of the products with weights
+    Arithmetic arithmetic = Arithmetic::kCanonical;  // of the products
     int max_batch_tokens = 0;
   };
   // `pools` has one entry per rank. All are borrowed and outlive this.

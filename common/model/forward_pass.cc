@@ -254,7 +254,8 @@ void ForwardPass::attend(int layer) {
         .kv_head = group.kv_head,
         .q_head_begin = group.q_head_begin,
         .q_head_end = group.q_head_end,
-        .scale = model_.attention_scale};
+        .scale = model_.attention_scale,
+        .arithmetic = s_.options.arithmetic};
     kernels::attention(isa_, params, item.row_begin, item.row_end, scratch);
   });
 }

@@ -32,7 +32,10 @@ size_t splits_of(int context) {
 
 void attention(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
                std::byte* scratch) {
-  attention_with(tile_of(isa), params, row_begin, row_end, scratch);
+  // Tiles are as quick as any.
+  const bool fast = params.arithmetic == Arithmetic::kFast && isa == device::Isa::kAvx512 &&
+                    has_fast_arithmetic(isa);
+  attention_with(fast ? kAttentionTileFast : tile_of(isa), params, row_begin, row_end, scratch);
 }
 
 void attention_with(AttentionTile tile, const AttentionParams& params, int row_begin, int row_end,

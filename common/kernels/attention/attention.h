@@ -12,6 +12,7 @@
 
 #include "common/base/ids.h"
 #include "common/device/isa.h"
+#include "common/kernels/math/arithmetic.h"
 
 namespace baton::kernels {
 
@@ -53,6 +54,7 @@ struct AttentionParams {
   int kv_head = 0;                       // of the rank
   int q_head_begin = 0, q_head_end = 0;  // the rank's query heads that read kv_head
   float scale = 0;                       // > 0
+  Arithmetic arithmetic = Arithmetic::kCanonical;
 };
 
 // A work item is rows [row_begin, row_end) of one (sequence, kv head), in one thread; it may be cut

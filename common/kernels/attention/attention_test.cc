@@ -123,6 +123,34 @@ TEST_P(AttentionTest, StaysCloseToSoftmaxInDouble) {
   EXPECT_LT(worst, 4.0 * 3 / 512);
 }
 
+// The order of sums alone is another: a probability or an output may round to its neighbour.
+TEST_P(AttentionTest, TheFastArithmeticStaysClose) {
+  const auto fast = [](AttentionParams p, int begin, int end, std::byte* scratch) {
+    p.arithmetic = Arithmetic::kFast;
+    attention(GetParam(), p, begin, end, scratch);
+  };
+  std::vector<Shape> shapes(std::begin(kEdgeShapes), std::end(kEdgeShapes));
+  shapes.insert(shapes.end(), std::begin(kWindowShapes), std::end(kWindowShapes));
+  for (int i = 0; i < 25; ++i) {
+    shapes.push_back(random_shape(random_));
+  }
+  double worst = 0;
+  for (const Shape& shape : shapes) {
+    Sequence s(shape, random_);
+    const std::vector<uint16_t> expected = s.run_all(kernel());
+    const std::vector<uint16_t> got = s.run_all(fast);
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (got[i] != expected[i]) {
+        worst = std::max(worst, std::fabs(double{float_from_bf16(got[i])} -
+                                          double{float_from_bf16(expected[i])}));
+        ASSERT_LT(worst, 4.0 * 3 / 512) << "value " << i;
+      }
+    }
+  }
+  EXPECT_EQ(worst > 0, has_fast_arithmetic(GetParam()) && GetParam() == Isa::kAvx512);
+}
+
 TEST_P(AttentionTest, SurvivesScoresThatOverflowExp) {
   Shape shape{2, 700, 32, 2, 32};
   shape.scale = 1000.0f;

@@ -1,8 +1,8 @@
 #pragma once
 
 // Expansion of packed weights with AVX-512 (F, BW, DQ, VL), for the two sources that differ in how
-// they round to bf16, and its loads and scales for the one that does not expand. Included by nothing
-// else; in an anonymous namespace, so that no function of it leaves its source.
+// they round to bf16, and its loads and scales for the one that does not expand. Included by
+// nothing else; in an anonymous namespace, so that no function of it leaves its source.
 //
 // `Round` has to_dwords(even, odd), the pair as a bf16 block stores it, and in_place(even, odd),
 // rounded f32.

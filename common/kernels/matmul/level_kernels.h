@@ -119,10 +119,10 @@ struct FastKernels {
   void (*to_codes)(const uint16_t* x, int blocks, CodeBlock* out);
   // Not for kBf16Panels.
   void (*coded_rows)(WeightFormat format, const CodedRowsArgs& args);
-  // In place of tiles: bf16 pairs are added to one f32 sum in ascending order, the odd one first.
-  TileMultiply dot;
 };
 // Need AVX512_BF16, AVX512_VNNI and AVX512_VBMI.
 FastKernels avx512_fast_kernels();
+// In place of tiles: pairs of bf16 products are added to one f32 sum, in ascending order.
+void avx512_dot(const TileArgs& args, TileRows& configured);
 
 }  // namespace baton::kernels

@@ -241,18 +241,13 @@ bool multiply_fast(device::Isa isa, const MatmulParams& params, int panel_begin,
     return true;
   }
   if (!packed && !tiles) {
-    matmul_with_tiles(fast.dot, kernels_of(isa), params, panel_begin, panel_end, scratch);
+    matmul_with_tiles(avx512_dot, kernels_of(isa), params, panel_begin, panel_end, scratch);
     return true;
   }
   return false;
 }
 
 }  // namespace
-
-bool has_fast_arithmetic(device::Isa isa) {
-  const device::CpuInfo& cpu = device::cpu_info();
-  return isa >= device::Isa::kAvx512 && cpu.avx512_bf16 && cpu.avx512_int8;
-}
 
 void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int panel_end,
             std::byte* scratch) {

@@ -14,6 +14,7 @@
 
 #include "common/base/status.h"
 #include "common/device/isa.h"
+#include "common/kernels/math/arithmetic.h"
 #include "common/kernels/matmul/packed_formats.h"
 
 namespace baton::kernels {
@@ -99,14 +100,6 @@ void pack_rows(PackedMatrix& matrix, int first_row, SourceType type,
 
 // Exact f32 values of a row of `elements` elements (before the rounding to bf16).
 void dequantize_row(SourceType type, const std::byte* row, int elements, float* out);
-
-// kFast: 8-bit activations for packed weights and the CPU's own bf16 dot product for panels, where
-// it has them; what it lacks is done as kCanonical. No promise of equal bits, neither between
-// machines nor between numbers of rows.
-enum class Arithmetic : uint8_t { kCanonical, kFast };
-
-// Whether kFast is anything else than kCanonical here.
-bool has_fast_arithmetic(device::Isa isa);
 
 struct MatmulParams {
   const PackedMatrix* weights = nullptr;

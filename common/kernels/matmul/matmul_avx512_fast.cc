@@ -383,7 +383,9 @@ void dot_rows(const TileArgs& args, int first_row, int rows) {
   dot_tile<kRows, kPanels>(args, first_row);
 }
 
-void dot(const TileArgs& args, TileRows&) {
+}  // namespace
+
+void avx512_dot(const TileArgs& args, TileRows& /*configured*/) {
   int tiles = (args.rows + kDotRows - 1) / kDotRows;
   for (int row = 0; row < args.rows; --tiles) {
     const int rows = (args.rows - row + tiles - 1) / tiles;
@@ -396,8 +398,6 @@ void dot(const TileArgs& args, TileRows&) {
   }
 }
 
-}  // namespace
-
-FastKernels avx512_fast_kernels() { return {to_codes, coded_rows, dot}; }
+FastKernels avx512_fast_kernels() { return {to_codes, coded_rows}; }
 
 }  // namespace baton::kernels

@@ -1,0 +1,19 @@
+#pragma once
+
+// Which arithmetic the products of a pass use (docs/numerics.md "Modes").
+
+#include <cstdint>
+
+#include "common/device/isa.h"
+
+namespace baton::kernels {
+
+// kFast: 8-bit activations for packed weights and the CPU's own bf16 dot product for bf16 panels and
+// attention, where it has them; what it lacks is done as kCanonical. No promise of equal bits,
+// neither between machines nor between numbers of rows.
+enum class Arithmetic : uint8_t { kCanonical, kFast };
+
+// Whether kFast is anything else than kCanonical here.
+bool has_fast_arithmetic(device::Isa isa);
+
+}  // namespace baton::kernels

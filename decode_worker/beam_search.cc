@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace baton::decode_worker {
 
@@ -63,8 +64,7 @@ std::vector<BeamSearch::Successor> BeamSearch::advance(
       }
     }
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.sum > b.sum; });
+  std::ranges::stable_sort(candidates, std::ranges::greater{}, &Candidate::sum);
   candidates.resize(std::min(candidates.size(), static_cast<size_t>(options_.width)));
   ++tokens_;
   std::vector<Open> next;

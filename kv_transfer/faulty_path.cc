@@ -115,14 +115,16 @@ int FaultyPath::progress(DataPathEvents& events) {
     ++done;
   }
   const TimePoint now = clock_.now();
-  const auto due = std::stable_partition(held_.begin(), held_.end(),
-                                         [&](const Held& held) { return held.due > now; });
-  std::vector<Held> go(std::make_move_iterator(due), std::make_move_iterator(held_.end()));
-  held_.erase(due, held_.end());
-  for (const Held& held : go) {
+  std::vector<Held> waiting;
+  for (Held& held : std::exchange(held_, {})) {
+    if (held.due > now) {
+      waiting.push_back(std::move(held));
+      continue;
+    }
     path_->send(held.peer, held.header, held.slices, held.cookie);
     ++done;
   }
+  held_ = std::move(waiting);
   Filter filter(*this, events);
   return done + path_->progress(filter);
 }

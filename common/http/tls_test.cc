@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "common/http/server_fixture.h"
 
@@ -270,10 +271,11 @@ TEST_F(TlsTest, NoticesAClientThatIsGone) {
   ASSERT_TRUE(client.connected());
   client.send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   Held request = take_held();
-  BoundedQueue<int> closed{QueueLimits{1}};
-  request.responder->on_close([&closed] { (void)closed.try_push(1); });
+  // Shared: the callback may still be inside it when the wait has ended.
+  const auto closed = std::make_shared<BoundedQueue<int>>(QueueLimits{1});
+  request.responder->on_close([closed] { (void)closed->try_push(1); });
   client.vanish();
-  EXPECT_TRUE(closed.pop_until(std::chrono::steady_clock::now() + 5s).has_value());
+  EXPECT_TRUE(closed->pop_until(std::chrono::steady_clock::now() + 5s).has_value());
   EXPECT_FALSE(request.responder->alive());
 }
 

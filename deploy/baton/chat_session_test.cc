@@ -188,17 +188,18 @@ TEST_F(ChatSessionTest, CtrlCStopsTheAnswerAndNotTheProgram) {
   typist_.type("hello");
   typist_.type("go on");
   std::shared_ptr<http::Responder> held;
-  BoundedQueue<bool> gone{QueueLimits{1}};
+  // Shared: the callback may still be inside it when the wait has ended.
+  const auto gone = std::make_shared<BoundedQueue<bool>>(QueueLimits{1});
   reply([&](const std::shared_ptr<http::Responder>& responder) {
     held = responder;
-    responder->on_close([&gone] { (void)gone.try_push(true); });
+    responder->on_close([gone] { (void)gone->try_push(true); });
     responder->begin_stream(200, {});
     responder->write(piece("Once upon"));
   });
   reply_stream(piece(" a time") + ending("stop", 2));
   screen_.when_shown("Once upon", [] { raise(SIGINT); });
   EXPECT_EQ(run(), 0);
-  EXPECT_TRUE(gone.pop_until(std::chrono::steady_clock::now() + 5s).value_or(false))
+  EXPECT_TRUE(gone->pop_until(std::chrono::steady_clock::now() + 5s).value_or(false))
       << "the server sees that nobody listens";
   EXPECT_THAT(out_text(),
               MatchesRegex("Once upon\n\\[TTFT [0-9]+ ms, about 1 token, stopped\\]\n a "

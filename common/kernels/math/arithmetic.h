@@ -8,8 +8,8 @@
 
 namespace baton::kernels {
 
-// kFast: 8-bit activations for packed weights and the CPU's own bf16 dot product for bf16 panels and
-// attention, where it has them; what it lacks is done as kCanonical. No promise of equal bits,
+// kFast: 8-bit activations for packed weights and the CPU's own bf16 dot product for bf16 panels
+// and attention, where it has them; what it lacks is done as kCanonical. No promise of equal bits,
 // neither between machines nor between numbers of rows.
 enum class Arithmetic : uint8_t { kCanonical, kFast };
 

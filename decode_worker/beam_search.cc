@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 namespace baton::decode_worker {
 
@@ -60,11 +59,13 @@ std::vector<BeamSearch::Successor> BeamSearch::advance(
         close({add_node(open_[beam], token, logprob, row_of(beam)), score(sum, tokens_),
                wire::FinishReason::kStop});
       } else if (!ends(token)) {
-        candidates.push_back({static_cast<int>(beam), token, logprob, sum});
+        candidates.push_back({static_cast<int>(beam), token, logprob, sum, candidates.size()});
       }
     }
   }
-  std::ranges::stable_sort(candidates, std::ranges::greater{}, &Candidate::sum);
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.sum != b.sum ? a.sum > b.sum : a.number < b.number;
+  });
   candidates.resize(std::min(candidates.size(), static_cast<size_t>(options_.width)));
   ++tokens_;
   std::vector<Open> next;

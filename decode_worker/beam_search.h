@@ -75,6 +75,7 @@ class BeamSearch {
     TokenId token = 0;
     float logprob = 0;
     double sum = 0;
+    size_t number = 0;  // equal sums stay in the order in which they were found
   };
 
   double score(double sum, int output_tokens) const;

@@ -62,7 +62,8 @@ class Streams200(unittest.TestCase):
             growth = pss[-1][name] / pss[full][name]
             print(f"  Pss of {name}: {pss[full][name] / 1024:.1f} MiB in round {full + 1}, "
                   f"{pss[-1][name] / 1024:.1f} in round {ROUNDS} ({growth:.3f})")
-            self.assertLessEqual(growth, 1.02, name)
+            # Pss also moves with who else maps the packed weights.
+            self.assertLessEqual(growth, 1.03, name)
         return used
 
     def test_never(self):

@@ -9,8 +9,6 @@
 namespace baton::router {
 namespace {
 
-constexpr Duration kLookEvery = 1s;
-
 // Compares all bytes whatever differs, so that time tells nothing about a key.
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   unsigned different = a.size() == b.size() ? 0 : 1;
@@ -28,21 +26,10 @@ Result<std::unique_ptr<ApiKeys>> ApiKeys::open(std::string path, const Clock& cl
   if (made->keyless()) {
     return made;
   }
-  const Stamp stamp = stamp_of(made->path_);
   BATON_ASSIGN_OR_RETURN(Keys keys, read(made->path_));
   const MutexLock lock(made->mutex_);
   made->keys_ = std::make_shared<const Keys>(std::move(keys));
-  made->stamp_ = stamp;
-  made->next_look_ = clock.now() + kLookEvery;
   return made;
-}
-
-ApiKeys::Stamp ApiKeys::stamp_of(const std::string& path) {
-  struct stat found{};
-  if (stat(path.c_str(), &found) != 0) {
-    return {};
-  }
-  return {found.st_ino, found.st_size, found.st_mtim};
 }
 
 Result<ApiKeys::Keys> ApiKeys::read(const std::string& path) {
@@ -67,20 +54,8 @@ Result<ApiKeys::Keys> ApiKeys::read(const std::string& path) {
 
 // The file is read without the lock: others go on with the keys as they were.
 void ApiKeys::look() {
-  {
-    const MutexLock lock(mutex_);
-    const TimePoint now = clock_.now();
-    if (now < next_look_) {
-      return;
-    }
-    next_look_ = now + kLookEvery;
-  }
-  const Stamp stamp = stamp_of(path_);
-  {
-    const MutexLock lock(mutex_);
-    if (stamp == std::exchange(stamp_, stamp)) {
-      return;
-    }
+  if (!watched_.changed()) {
+    return;
   }
   Result<Keys> keys = read(path_);
   if (!keys.ok()) {

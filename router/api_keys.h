@@ -7,13 +7,12 @@
 // the file is another one than before and reads it. A file that cannot be read, or that has no key,
 // changes nothing and is logged, so that a bad edit locks nobody out and lets nobody in.
 
-#include <sys/stat.h>
-
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/changed_files.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
@@ -33,29 +32,17 @@ class ApiKeys {
   bool accepts(std::string_view key);
 
  private:
-  // What tells one state of the file from another; a renamed file in its place has another inode.
-  struct Stamp {
-    ino_t inode = 0;
-    off_t size = 0;
-    timespec changed{};
-    bool operator==(const Stamp& other) const {
-      return inode == other.inode && size == other.size && changed.tv_sec == other.changed.tv_sec &&
-             changed.tv_nsec == other.changed.tv_nsec;
-    }
-  };
   using Keys = std::vector<std::string>;
 
-  ApiKeys(std::string path, const Clock& clock) : path_(std::move(path)), clock_(clock) {}
-  static Stamp stamp_of(const std::string& path);
+  ApiKeys(std::string path, const Clock& clock)
+      : path_(std::move(path)), watched_({path_}, clock) {}
   static Result<Keys> read(const std::string& path);
   void look();
 
   const std::string path_;
-  const Clock& clock_;
+  ChangedFiles watched_;
   Mutex mutex_;
   std::shared_ptr<const Keys> keys_ GUARDED_BY(mutex_);
-  Stamp stamp_ GUARDED_BY(mutex_);
-  TimePoint next_look_ GUARDED_BY(mutex_){};
 };
 
 }  // namespace baton::router

@@ -3,11 +3,10 @@
 // The certificate and the key that a Server speaks TLS with (1.2 and 1.3), from PEM files that may
 // change while it runs.
 
-#include <sys/stat.h>
-
 #include <memory>
 #include <string>
 
+#include "common/base/changed_files.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
@@ -33,29 +32,13 @@ class TlsCertificate {
   std::shared_ptr<const TlsContext> current();
 
  private:
-  // What tells one state of a file from another; a renamed file in its place has another inode.
-  struct Stamp {
-    ino_t inode = 0;
-    off_t size = 0;
-    timespec changed{};
-    bool operator==(const Stamp& other) const;
-  };
-  struct Stamps {
-    Stamp certificate;
-    Stamp key;
-    bool operator==(const Stamps&) const = default;
-  };
-
   TlsCertificate(TlsFiles files, const Clock& clock);
-  static Stamp stamp_of(const std::string& path);
   void look();
 
   const TlsFiles files_;
-  const Clock& clock_;
+  ChangedFiles watched_;
   Mutex mutex_;
   std::shared_ptr<const TlsContext> context_ GUARDED_BY(mutex_);
-  Stamps stamps_ GUARDED_BY(mutex_);
-  TimePoint next_look_ GUARDED_BY(mutex_){};
 };
 
 }  // namespace baton::http

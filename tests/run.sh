@@ -127,6 +127,16 @@ package_and_image() {
 # Those of the clients that are installed and run in a minute or so.
 real_clients() { ./dev test clients openai langchain litellm; }
 
+# Prints how many cases passed, failed and were skipped in each of its runs.
+conformance() {
+  local log="$results/conformance.log"
+  ./dev test conformance >"$log" 2>&1 || {
+    grep -E '^FAIL|^conformance:' "$log" || tail -40 "$log"
+    return 1
+  }
+  grep '^conformance:' "$log"
+}
+
 fuzzed() {
   local fuzzer corpus status=0
   build_targets asan "${FUZZERS[@]/%/_fuzz}" || return 1
@@ -190,6 +200,7 @@ if [ "$all" = 1 ] && [ -z "$name" ]; then
   export UCX_MEM_MMAP_HOOK_MODE=none
   export UBSAN_OPTIONS="print_stacktrace=1"
   part "real clients" real_clients && passed=$((passed + 1))
+  part "conformance" conformance && passed=$((passed + 1))
   part "checks" ./dev check && passed=$((passed + 1))
   part "set-up of clang" ./dev set-up build test asan
   part "ASan and UBSan" sanitized asan

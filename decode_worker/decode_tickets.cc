@@ -18,11 +18,11 @@ namespace {
 Status check_beam_commit(const wire::Commit& commit, int candidates, int vocab) {
   if (commit.choices.size() != 1 || commit.choices[0].logprobs.size() != 1 ||
       commit.choices[0].logprobs[0].top.size() != static_cast<size_t>(candidates)) {
-    return invalid_argument("commit of a beam search without its first candidates");
+    return internal_error("commit of a beam search without its first candidates");
   }
   for (const auto& [id, logprob] : commit.choices[0].logprobs[0].top) {
     if (id < 0 || id >= vocab || !(logprob <= 0)) {
-      return invalid_argument("commit has a candidate that is no token with a log-probability");
+      return internal_error("commit has a candidate that is no token with a log-probability");
     }
   }
   return Status();
@@ -70,8 +70,8 @@ void DecodeRole::on_reserve(kv_transfer::ReserveArrived reserve) {
                          " is not connected to the router of the request");
   }
   if (status.ok() && (reserve.kv_tokens < 1 || reserve.kv_tokens > base_size(reserve.body))) {
-    status = invalid_argument("a reservation for " + std::to_string(reserve.kv_tokens) +
-                              " tokens of " + std::to_string(base_size(reserve.body)));
+    status = internal_error("a reservation for " + std::to_string(reserve.kv_tokens) +
+                            " tokens of " + std::to_string(base_size(reserve.body)));
   }
   if (!status.ok()) {
     agent_->deny(reserve.reservation, status, 0);
@@ -296,7 +296,7 @@ void DecodeRole::on_committed(kv_transfer::TransferCommitted committed) {
 }
 
 // What a step would trip over: every choice that goes on needs a token to be fed, of the
-// vocabulary, inside the context.
+// vocabulary, inside the context. The prefill worker's fault, not that of the client.
 Status DecodeRole::check_commit(const DecodeRun& run, const wire::Commit& commit) const {
   const model::ModelDescription& model = env_.engine.description();
   if (run.beams != nullptr) {
@@ -306,11 +306,11 @@ Status DecodeRole::check_commit(const DecodeRun& run, const wire::Commit& commit
   for (const wire::CommittedChoice& choice : commit.choices) {
     if (choice.index >= named.size() || named[choice.index] != nullptr ||
         run.choices[choice.index].finished != wire::FinishReason::kNone) {
-      return invalid_argument("commit names a choice that the request does not have");
+      return internal_error("commit names a choice that the request does not have");
     }
     for (const TokenId id : choice.output) {
       if (id < 0 || id >= model.vocab) {
-        return invalid_argument("commit has a token id outside the vocabulary");
+        return internal_error("commit has a token id outside the vocabulary");
       }
     }
     named[choice.index] = &choice;
@@ -323,8 +323,8 @@ Status DecodeRole::check_commit(const DecodeRun& run, const wire::Commit& commit
                         (named[i] != nullptr ? named[i]->output.size() : 0);
     if (!ended && (size <= static_cast<size_t>(run.kv_tokens) ||
                    size > static_cast<size_t>(model.max_context))) {
-      return invalid_argument("commit leaves choice " + std::to_string(i) + " with " +
-                              std::to_string(size) + " tokens");
+      return internal_error("commit leaves choice " + std::to_string(i) + " with " +
+                            std::to_string(size) + " tokens");
     }
   }
   return Status();

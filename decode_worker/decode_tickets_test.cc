@@ -292,7 +292,7 @@ TEST_F(DecodeTicketsTest, RefusesCandidatesOfABeamSearchThatAreNone) {
     const size_t failures = router_.failed.size();
     sender_->commit(transfer);
     ASSERT_TRUE(until([&] { return router_.failed.size() == failures + 1; }));
-    EXPECT_EQ(router_.failed.back().code, StatusCode::kInvalidArgument);
+    EXPECT_EQ(router_.failed.back().code, StatusCode::kInternal);
   }
   expect_all_free();
 }
@@ -495,7 +495,7 @@ TEST_F(DecodeTicketsTest, ACommitThatAStepWouldTripOverEndsTheRequest) {
     spoil(transfer);
     sender_->commit(transfer);
     ASSERT_TRUE(until([&] { return router_.failed.size() == n; }));
-    EXPECT_EQ(router_.failed.back().code, StatusCode::kInvalidArgument);
+    EXPECT_EQ(router_.failed.back().code, StatusCode::kInternal);
     EXPECT_THAT(router_.failed.back().message, HasSubstr("commit"));
   };
   spoiled(1, [](Sender::Transfer& t) { t.choices[1].index = 2; });

@@ -26,6 +26,14 @@ int window_group(const kv_cache::BlockPools& blocks) {  // -1: none
   return blocks.group(last).kind == kv_cache::CacheKind::kWindow ? last : -1;
 }
 
+// Why nobody took the KV, as the router should act on it. The limits of the hand-over and who ended
+// it are no limit and no wish of the request, for which another try may do.
+Status for_router(const Status& why) {
+  const bool of_the_request =
+      why.code() != StatusCode::kDeadlineExceeded && why.code() != StatusCode::kCancelled;
+  return of_the_request ? why : unavailable("the hand-over failed: " + why.message());
+}
+
 }  // namespace
 
 PrefillRole::PrefillRole(worker::Environment& env)
@@ -441,7 +449,7 @@ void PrefillRole::on_failed(const kv_transfer::TransferFailed& failed) {
   }
   wire::RunBody& body = run->request.body;
   if (body.key.leg + 1u >= run->request.decodes.size()) {
-    fail(*run, failed.status, failed.retry_after_ms);
+    fail(*run, for_router(failed.status), failed.retry_after_ms);
     return;
   }
   // The KV is still here: only the hand-over starts again, with the next decode worker.

@@ -66,7 +66,7 @@ class Receiver {
         if (answer == Answer::kGrant) {
           grant(reserves.back());
         } else if (answer == Answer::kDeny) {
-          agent_->deny(reserves.back().reservation, resource_exhausted("no room"), 7);
+          agent_->deny(reserves.back().reservation, denial, 7);
         }
       } else if (auto* committed = std::get_if<kv_transfer::TransferCommitted>(&*event)) {
         commits.push_back(std::move(*committed));
@@ -147,6 +147,7 @@ class Receiver {
   void die() { agent_.reset(); }
 
   Answer answer = Answer::kGrant;
+  Status denial = resource_exhausted("no room");
   std::vector<kv_transfer::ReserveArrived> reserves;
   std::vector<kv_transfer::TransferCommitted> commits;
   int withdrawn = 0, aborted = 0;
@@ -323,6 +324,28 @@ TEST_F(PrefillRoleTest, WhenAllDenyTheRouterGetsTheReason) {
   EXPECT_EQ(router_.failed[0].code, StatusCode::kResourceExhausted);
   EXPECT_THAT(router_.failed[0].message, HasSubstr("no room"));
   EXPECT_EQ(router_.failed[0].retry_after_ms, 7u);
+  expect_all_free();
+}
+
+// Its limits, and that somebody ended it, say nothing of the request: the router tries again.
+TEST_F(PrefillRoleTest, AFailedHandOverIsNoFaultOfTheRequest) {
+  start();
+  d0_.answer = d1_.answer = Receiver::Answer::kDeny;
+  const std::vector<std::pair<Status, StatusCode>> cases = {
+      {deadline_exceeded("the commit was not acknowledged"), StatusCode::kUnavailable},
+      {cancelled("router lost"), StatusCode::kUnavailable},
+      {unavailable("d1 is shutting down"), StatusCode::kUnavailable},
+      {worker_lost("d1 is silent"), StatusCode::kWorkerLost},
+      {incompatible("other segments"), StatusCode::kIncompatible},
+      {invalid_argument("never fits"), StatusCode::kInvalidArgument},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    d1_.denial = cases[i].first;
+    prefill(body(i + 1, 40, 8));
+    ASSERT_TRUE(until([&] { return router_.failed.size() == i + 1; }));
+    EXPECT_EQ(router_.failed[i].code, cases[i].second) << cases[i].first.to_string();
+    EXPECT_THAT(router_.failed[i].message, HasSubstr(cases[i].first.message()));
+  }
   expect_all_free();
 }
 

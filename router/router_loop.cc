@@ -17,6 +17,13 @@ namespace {
 constexpr Duration kTick = 50ms;
 constexpr size_t kCommandQueue = 8192;
 constexpr int kMessagesATurn = 4096;
+// A worker that refuses, or a link that rests, may need a moment: after the second failure of a run
+// the next attempt waits so long, then twice as long each time.
+constexpr Duration kFirstPause = 100ms;
+
+Duration pause_before(uint16_t attempt) {
+  return attempt < 2 ? Duration::zero() : kFirstPause * (1 << (attempt - 2));
+}
 
 }  // namespace
 
@@ -359,9 +366,11 @@ void RouterLoop::on_failed(const wire::RunFailed& failed) {
   }
   const Status why(failed.code, failed.message);
   if (failed.code == StatusCode::kWorkerLost || failed.code == StatusCode::kUnavailable) {
-    restart(*run, why, status_code_info(failed.code).label);
+    restart(*run, why, status_code_info(failed.code).label,
+            pause_before(static_cast<uint16_t>(run->key().attempt + 1)));
   } else {
-    fail_exchange(run->exchange, why, failed.retry_after_ms);
+    fail_exchange(run->exchange, why,
+                  failed.retry_after_ms > 0 ? failed.retry_after_ms : retry_after_ms());
   }
 }
 

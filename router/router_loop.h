@@ -129,7 +129,7 @@ class RouterLoop {
   void note_prefilled(RouterRun& run);
   void expect_prefix(const RouterRun& run);
   void release_load(RouterRun& run);
-  void restart(RouterRun& run, const Status& why, std::string_view reason);
+  void restart(RouterRun& run, const Status& why, std::string_view reason, Duration pause = {});
   void cancel_workers(const RouterRun& run, std::string_view reason);
   void end_run(RouterRun& run);
   void fail_exchange(uint64_t exchange, const Status& why, uint32_t retry_after_ms = 0);
@@ -155,6 +155,7 @@ class RouterLoop {
     RequestId run;
     std::string moved_because;
     TimePoint until;
+    TimePoint from{};  // not placed before: a pause between attempts
   };
   struct Alone {  // the one run that is tried alone, and the worker that is kept for it
     RequestId run;

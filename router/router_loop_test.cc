@@ -360,6 +360,7 @@ TEST_F(RouterLoopTest, GivesUpAfterSixAttempts) {
   ASSERT_TRUE(answer->wait_done());
   EXPECT_EQ(answer->status(), 503);
   EXPECT_EQ(json(answer->body()).at("error").at("type"), "worker_lost_error");
+  EXPECT_TRUE(answer->headers().contains("Retry-After"));
 }
 
 TEST_F(RouterLoopTest, PassesOnAFailureThatARetryWouldRepeat) {

@@ -197,7 +197,8 @@ void RouterLoop::cancel_workers(const RouterRun& run, std::string_view reason) {
 
 // Another worker goes on from what the client has: prompt and output so far, the same seed and
 // positions, so the stream continues with the tokens that it would have had.
-void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view reason) {
+void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view reason,
+                         Duration pause) {
   release_load(run);
   cancel_workers(run, "superseded");
   if (Exchange* exchange = find_exchange(run.exchange)) {
@@ -210,7 +211,7 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
     return;
   }
   if (run.key().attempt + 1 >= kMaxAttempts) {
-    fail_exchange(run.exchange, why);
+    fail_exchange(run.exchange, why, retry_after_ms());
     return;
   }
   ++run.body.key.attempt;
@@ -224,8 +225,11 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
   run.prompt_logprobs.clear();
   run.held.clear();
   const bool moved = run.emitted();
-  if (const Status status = place_or_park(run, why.message()); !status.ok()) {
-    fail_exchange(run.exchange, status.code() == StatusCode::kUnavailable ? why : status);
+  if (pause > Duration::zero()) {
+    parked_.push_back({run.key().request, why.message(), {}, clock_.now() + pause});
+  } else if (const Status status = place_or_park(run, why.message()); !status.ok()) {
+    fail_exchange(run.exchange, status.code() == StatusCode::kUnavailable ? why : status,
+                  retry_after_ms());
     return;
   }
   if (moved) {

@@ -40,8 +40,14 @@ void RouterLoop::retry_parked(TimePoint now) {
     if (run == nullptr) {
       continue;  // its client left, or a sibling failed
     }
-    const Status status = place(*run, waiting.moved_because);
-    if (status.code() == StatusCode::kUnavailable && now < waiting.until) {
+    if (now < waiting.from) {
+      parked_.push_back(std::move(waiting));
+      continue;
+    }
+    const bool paused = waiting.from != TimePoint{};
+    const Status status =
+        paused ? place_or_park(*run, waiting.moved_because) : place(*run, waiting.moved_because);
+    if (!paused && status.code() == StatusCode::kUnavailable && now < waiting.until) {
       parked_.push_back(std::move(waiting));
     } else if (!status.ok()) {
       const bool lost = status.code() == StatusCode::kUnavailable && !waiting.moved_because.empty();

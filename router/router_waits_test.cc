@@ -230,6 +230,29 @@ TEST_F(RouterWaitsTest, AGoodbyeMakesNoSuspect) {
   EXPECT_EQ(answer->status(), 200);
 }
 
+// A worker that refuses for a moment (it drains, its link rests) must not use up all attempts.
+TEST_F(RouterLoopTest, AttemptsAfterTheSecondWaitLongerEachTime) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto answer = post();
+  std::vector<TimePoint> placed;
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    const auto prefill = p0->next<wire::Prefill>();
+    ASSERT_TRUE(prefill);
+    placed.push_back(clock_.now());
+    p0->fail(prefill->body.key, StatusCode::kUnavailable, "d0 failed a moment ago");
+  }
+  EXPECT_GE(placed[2] - placed[1], 90ms);
+  EXPECT_GE(placed[3] - placed[2], 190ms);
+  const auto last = p0->next<wire::Prefill>();
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->body.key.attempt, 4);
+  d0->tokens(last->body.key, 0, {10}, wire::FinishReason::kStop);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 200);
+}
+
 TEST_F(RouterLoopTest, ABeamSearchStartsAgainOnAnotherWorkerAndTellsEachChoiceOnce) {
   start();
   const auto p0 = worker(wire::Role::kPrefill, 0);

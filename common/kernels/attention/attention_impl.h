@@ -9,6 +9,18 @@
 
 namespace baton::kernels {
 
+// 32 keys or values, and what is read after them. Groups lie anywhere in memory and the CPU's own
+// prefetching ends with each, so the products fetch the next one while they work on this.
+struct Group {
+  int key = 0;  // the first
+  const uint32_t* data = nullptr;
+  const uint32_t* next = nullptr;  // of the same size; `data` if there is none
+
+  ptrdiff_t ahead_bytes() const {
+    return reinterpret_cast<const char*>(next) - reinterpret_cast<const char*>(data);
+  }
+};
+
 // Pairs [pair_begin, pair_begin + pairs) of a call, and where their data lie. A template so that
 // its functions are other ones at each level.
 template <class L>
@@ -49,13 +61,13 @@ struct AttentionWork {
 
 // Products is made once per tile and has
 //   prepare(work)                       before all others: takes the queries
-//   scores(work, key, column)           unscaled scores of the group at `key`, for the pairs that
+//   scores(work, group, column)         unscaled scores of a group of keys, for the pairs that
 //                                       see it, to columns [column, column + 32)
 //   store(row of scores, j, p)          p, already bf16 values, of keys [j, j + kWidth); may
 //                                       overwrite the scores before j + kWidth
 //   kWholeTile                          values() reads the probabilities of all keys of the tile
 //                                       (else of the groups that the pair sees)
-//   values(work, key, column, first)    adds the group's part to the outputs of its split, or
+//   values(work, group, column, first)  adds the group's part to the outputs of its split, or
 //                                       begins them with the first group
 template <class L, class Products>
 struct AttentionImpl {
@@ -118,11 +130,29 @@ struct AttentionImpl {
     return sum.fold();
   }
 
+  // A split is read as all its keys, then all its values.
+  static Group keys_at(const Work& t, int begin, int j, Visible keys) {
+    const int next = j + kGroupKeys;
+    return {.key = begin + j,
+            .data = t.k_group(begin + j),
+            .next = next < keys.end ? t.k_group(begin + next) : t.v_group(begin + keys.first)};
+  }
+  static Group values_at(const Work& t, int begin, int j, Visible keys) {
+    const int next = j + kGroupKeys;
+    const uint32_t* data = t.v_group(begin + j);
+    const bool more = begin + next <= t.position(t.pairs - 1);
+    return {.key = begin + j,
+            .data = data,
+            .next = next < keys.end ? t.v_group(begin + next)
+                    : more          ? t.k_group(begin + next)
+                                    : data};
+  }
+
   // Keys of the split that some pair of the tile sees, rounded down to the begin of a group.
   static void one_split(Products& products, const Work& t, int split, Visible keys) {
     const int begin = split * kSplitKeys;
     for (int j = keys.first; j < keys.end; j += kGroupKeys) {
-      products.scores(t, begin + j, j);
+      products.scores(t, keys_at(t, begin, j, keys), j);
     }
     for (int pair = t.first_pair(begin); pair < t.pairs; ++pair) {
       const Visible visible = visible_in(t, pair, begin);
@@ -134,7 +164,7 @@ struct AttentionImpl {
       t.scratch.sums[split * kTilePairs + pair] = probabilities(s, visible, all, t.params.scale, m);
     }
     for (int j = keys.first; j < keys.end; j += kGroupKeys) {
-      products.values(t, begin + j, j, j == keys.first);
+      products.values(t, values_at(t, begin, j, keys), j, j == keys.first);
     }
   }
 

@@ -22,8 +22,9 @@ struct LaneProducts {
     int a_stride;
     const uint32_t* b;  // [pairs, b_stride]
     int b_stride;
-    int pairs;  // 1..16; the rest of the block counts as zero
-    float* c;   // [rows, c_stride]
+    ptrdiff_t ahead;  // bytes from b to what is fetched meanwhile
+    int pairs;        // 1..16; the rest of the block counts as zero
+    float* c;         // [rows, c_stride]
     int c_stride;
     int columns;
     bool first;  // c starts from +0
@@ -35,7 +36,7 @@ struct LaneProducts {
   }
 
   // R rows x V vectors of columns from `column`; the last vector has `count` columns.
-  template <int R, int V>
+  template <int R, int V, bool kFetch>
   [[gnu::always_inline]] static void product_tile(const Product& p, int column, int count) {
     F even[R][V];
     F odd[R][V];
@@ -54,6 +55,9 @@ struct LaneProducts {
       F operand[V];
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) {
+        if constexpr (kFetch) {
+          __builtin_prefetch(reinterpret_cast<const char*>(b + v * kWidth) + p.ahead);
+        }
         operand[v] = L::even_bf16(load_column<V>(b, v, count));
       }
 #pragma GCC unroll 8
@@ -91,35 +95,39 @@ struct LaneProducts {
     }
   }
 
-  template <int R>
+  template <int R, bool kFetch>
   static void product_rows(const Product& p) {
     int column = 0;
     for (; column + kVectors * kWidth <= p.columns; column += kVectors * kWidth) {
-      product_tile<R, kVectors>(p, column, kWidth);
+      product_tile<R, kVectors, kFetch>(p, column, kWidth);
     }
     for (; column < p.columns; column += kWidth) {
       const int left = p.columns - column;
-      product_tile<R, 1>(p, column, left < kWidth ? left : kWidth);
+      product_tile<R, 1, kFetch>(p, column, left < kWidth ? left : kWidth);
     }
   }
 
-  template <int R>
+  template <int R, bool kFetch>
   [[gnu::always_inline]] static void product_switch(const Product& p, int rows) {
     if constexpr (R > 1) {
       if (rows < R) {
-        product_switch<R - 1>(p, rows);
+        product_switch<R - 1, kFetch>(p, rows);
         return;
       }
     }
-    product_rows<R>(p);
+    product_rows<R, kFetch>(p);
   }
 
   // c[rows] += a[rows] * b, in register tiles of about equal height.
   static void product(Product p, int rows) {
     int tiles = (rows + kRows - 1) / kRows;
-    for (; tiles > 0; --tiles) {
+    for (bool fetch = true; tiles > 0; --tiles, fetch = false) {
       const int take = (rows + tiles - 1) / tiles;
-      product_switch<kRows>(p, take);
+      if (fetch) {
+        product_switch<kRows, true>(p, take);
+      } else {
+        product_switch<kRows, false>(p, take);
+      }
       p.a += take * p.a_stride;
       p.c += take * p.c_stride;
       rows -= take;
@@ -142,16 +150,16 @@ struct LaneProducts {
 
   [[gnu::always_inline]] static void store(float* scores, int j, F p) { L::store(scores + j, p); }
 
-  static void scores(const Work& t, int key, int column) {
+  static void scores(const Work& t, const Group& group, int column) {
     const int dim = t.params.kv.head_dim;
-    const int pair = t.first_pair(key);
-    const uint32_t* k = t.k_group(key);
+    const int pair = t.first_pair(group.key);
     for (int d = 0; d < dim; d += 32) {
       const int left = dim - d;
       const Product p{.a = t.scratch.q + pair * t.scratch.columns + d,
                       .a_stride = t.scratch.columns,
-                      .b = k + d / 2 * kGroupKeys,
+                      .b = group.data + d / 2 * kGroupKeys,
                       .b_stride = kGroupKeys,
+                      .ahead = group.ahead_bytes(),
                       .pairs = (left < 32 ? left : 32) / 2,
                       .c = t.scratch.scores + pair * kScoreStride + column,
                       .c_stride = kScoreStride,
@@ -161,15 +169,16 @@ struct LaneProducts {
     }
   }
 
-  static void values(const Work& t, int key, int column, bool first) {
+  static void values(const Work& t, const Group& group, int column, bool first) {
     const int dim = t.params.kv.head_dim;
-    const int pair = t.first_pair(key);
+    const int pair = t.first_pair(group.key);
     const Product p{.a = t.scratch.scores + pair * kScoreStride + column,
                     .a_stride = kScoreStride,
-                    .b = t.v_group(key),
+                    .b = group.data,
                     .b_stride = dim,
+                    .ahead = group.ahead_bytes(),
                     .pairs = kGroupKeys / 2,
-                    .c = t.output(key / kSplitKeys, pair),
+                    .c = t.output(group.key / kSplitKeys, pair),
                     .c_stride = t.scratch.columns,
                     .columns = dim,
                     .first = first};

@@ -40,15 +40,16 @@ class TileProducts {
     L::store_rounded_bf16(reinterpret_cast<uint16_t*>(scores) + j, p);
   }
 
-  void scores(const Work& t, int key, int column) {
-    const uint32_t* k = t.k_group(key);
+  void scores(const Work& t, const Group& group, int column) {
+    const uint32_t* k = group.data;
     if (t.params.kv.head_dim % 32 != 0) {
       const int pairs = t.params.kv.head_dim / 2;
       k = padded(t, k, pairs, kGroupKeys, t.scratch.columns / 2, kGroupKeys);
     }
-    const int pair = first_row(t, key);
+    const int pair = first_row(t, group.key);
     const TileArgs args{.weights = {k, k + kLanes},
                         .weight_stride = kGroupKeys,
+                        .ahead_bytes = group.ahead_bytes(),
                         .blocks = t.scratch.columns / 32,
                         .x = queries(t, pair),
                         .x_stride = t.scratch.columns,
@@ -59,16 +60,17 @@ class TileProducts {
     Unit::multiply(args, rows_);
   }
 
-  void values(const Work& t, int key, int column, bool first) {
+  void values(const Work& t, const Group& group, int column, bool first) {
     const int dim = t.params.kv.head_dim;
-    const uint32_t* v = t.v_group(key);
+    const uint32_t* v = group.data;
     int v_stride = dim;
     if (dim % kLanes != 0) {
       v_stride = t.scratch.columns;
       v = padded(t, v, kGroupKeys / 2, dim, kGroupKeys / 2, v_stride);
     }
-    const int pair = first_row(t, key);
+    const int pair = first_row(t, group.key);
     TileArgs args{.weight_stride = v_stride,
+                  .ahead_bytes = group.ahead_bytes(),
                   .blocks = 1,
                   .x_stride = 2 * kScoreStride,
                   .rows = t.pairs - pair,
@@ -78,7 +80,7 @@ class TileProducts {
     for (int d = 0; d < dim; d += 2 * kLanes) {
       args.weights[0] = v + d;
       args.weights[1] = d + kLanes < dim ? v + d + kLanes : nullptr;
-      args.y = t.output(key / kSplitKeys, pair) + d;
+      args.y = t.output(group.key / kSplitKeys, pair) + d;
       Unit::multiply(args, rows_);
     }
   }

@@ -69,6 +69,8 @@ LevelKernels avx512_bf16_matmul_kernels();
 struct TileArgs {
   const uint32_t* weights[2] = {nullptr, nullptr};
   int weight_stride = kLanes;  // dwords from a row of 16 pairs to the next one
+  // From a weight to what is fetched while it is used, if it is; within the program's memory.
+  ptrdiff_t ahead_bytes = 0;
   int blocks = 0;
   const uint16_t* x = nullptr;  // [rows, x_stride] bf16, at the first element of these blocks
   int x_stride = 0;

@@ -349,8 +349,9 @@ void dot_tile(const TileArgs& args, int first_row) {
     __m512bh w[kPanels];
 #pragma GCC unroll 2
     for (int n = 0; n < kPanels; ++n) {
-      w[n] = reinterpret_cast<__m512bh>(
-          _mm512_loadu_si512(args.weights[n] + static_cast<ptrdiff_t>(p) * args.weight_stride));
+      const uint32_t* weights = args.weights[n] + static_cast<ptrdiff_t>(p) * args.weight_stride;
+      _mm_prefetch(reinterpret_cast<const char*>(weights) + args.ahead_bytes, _MM_HINT_T0);
+      w[n] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(weights));
     }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {

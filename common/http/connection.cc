@@ -22,6 +22,7 @@ constexpr size_t kMaxPipelinedBytes = 256 * 1024;
 // answer before a reset does away with it.
 constexpr Duration kLingerTime = 2s;
 constexpr size_t kMaxLingerBytes = 64 * 1024 * 1024;
+constexpr size_t kJoinedBytes = 1400;
 // Reads of one connection before others on the thread get their turn.
 constexpr int kReadsPerTurn = 8;
 constexpr size_t kKeptInputCapacity = 4 * 1024;
@@ -434,7 +435,7 @@ void Connection::take_output() {
     return;
   }
   for (std::string& piece : taken.pieces) {
-    output_.push_back(std::move(piece));
+    queue(std::move(piece));
   }
   if (taken.complete && !response_taken_) {
     response_taken_ = true;
@@ -443,7 +444,17 @@ void Connection::take_output() {
   flush();
 }
 
-// One send(2) a piece: a piece is an event, and clients exist that take a read for an event.
+// A piece is an event. Events that are ready at the same time leave together as long as they fit a
+// segment of Ethernet: whole ones arrive, since clients exist that trim every read.
+void Connection::queue(std::string piece) {
+  const bool untouched = output_.size() > 1 || (output_.size() == 1 && output_offset_ == 0);
+  if (untouched && output_.back().size() + piece.size() <= kJoinedBytes) {
+    output_.back() += piece;
+  } else {
+    output_.push_back(std::move(piece));
+  }
+}
+
 void Connection::flush() {
   if (writing_ || state_ == State::kClosed) {
     return;

@@ -113,6 +113,7 @@ class Connection final : public OutputSink, public std::enable_shared_from_this<
   void refuse(int http_status, const std::string& message);
   void on_output();
   void take_output();
+  void queue(std::string piece);
   void flush();
   void wait_writable();
   void response_done(bool keep_alive);

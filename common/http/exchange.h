@@ -1,7 +1,7 @@
 #pragma once
 
 // The answer to one request on its way from any thread to the connection's I/O thread: producers
-// encode and queue pieces here, the connection takes and sends them. One piece is one send(2).
+// encode and queue pieces here, the connection takes and sends them.
 
 #include <cstddef>
 #include <deque>

@@ -36,8 +36,10 @@ class Responder {
   // The head leaves together with the first write. HTTP/1.1 clients get chunks, HTTP/1.0 clients a
   // body that ends with the connection.
   virtual void begin_stream(int status, Headers headers) = 0;
-  // One write is one chunk and, while the client keeps up, one send(2). Never blocks. False when
-  // the client is gone or has been closed for reading too slowly; the producer should stop.
+  // One write is one chunk. It leaves at once, while the client keeps up, in a send(2) of its own
+  // or with others that are ready at the same time (together at most 1,400 bytes: none is cut).
+  // Never blocks. False when the client is gone or has been closed for reading too slowly; the
+  // producer should stop.
   virtual bool write(std::string_view bytes) = 0;
   virtual void finish() = 0;
 

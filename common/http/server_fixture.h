@@ -21,7 +21,8 @@ struct Held {
 };
 
 // /echo answers with method, path, query and body; /big with a body of 1 MiB; /drop not at all;
-// /hold gives request and responder to the test.
+// /hold gives request and responder to the test; /burst writes a stream whose pieces are all ready
+// at once, their number and length in the body as "3x10".
 class ServerTestBase : public ::testing::Test {
  protected:
   void start(ServerOptions options = {}) {
@@ -39,10 +40,21 @@ class ServerTestBase : public ::testing::Test {
       (void)held.try_push(Held{std::move(request), std::move(responder)});
     } else if (request.path == "/big") {
       responder->send(text_response(200, std::string(1 << 20, 'b')));
+    } else if (request.path == "/burst") {
+      burst(request.body, *responder);
     } else if (request.path != "/drop") {
       std::string text = request.method + " " + request.path + " " + request.query + " ";
       responder->send(text_response(200, text + request.body));
     }
+  }
+
+  static void burst(const std::string& body, Responder& responder) {
+    const size_t cross = body.find('x');
+    responder.begin_stream(200, {});
+    for (int i = 0; i < std::stoi(body.substr(0, cross)); ++i) {
+      responder.write(std::string(std::stoul(body.substr(cross + 1)), 'e'));
+    }
+    responder.finish();
   }
 
   Held take_held() {

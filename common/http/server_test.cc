@@ -100,6 +100,29 @@ TEST_F(ServerTest, AnswersAPipelinedRequestAfterOneThatTakesLong) {
   EXPECT_LT(socket.received.find("first"), socket.received.find("second"));
 }
 
+TEST_F(ServerTest, SendsPiecesThatAreReadyTogetherInOneWrite) {
+  start();
+  TestSocket socket(server->port());
+  socket.send("POST /burst HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n3x10");
+  const std::string read = socket.read_once();
+  const std::string chunk = "a\r\neeeeeeeeee\r\n";
+  EXPECT_THAT(read, EndsWith("\r\n\r\n" + chunk + chunk + chunk + "0\r\n\r\n"));
+}
+
+TEST_F(ServerTest, NeverCutsAPieceToJoinOthers) {
+  start();
+  TestSocket socket(server->port());
+  socket.send("POST /burst HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n9x600");
+  ASSERT_TRUE(socket.read_until("\r\n\r\n"));
+  size_t body = socket.received.size() - socket.received.find("\r\n\r\n") - 4;
+  const size_t chunk = 5 + 600 + 2;
+  while (body < 9 * chunk && !socket.ended()) {
+    EXPECT_EQ(body % chunk, 0u);
+    body += socket.read_once().size();
+  }
+  EXPECT_EQ(body, 9 * chunk + 5);
+}
+
 TEST_F(ServerTest, ReadsChunkedBodiesWithExtensionsAndTrailers) {
   start();
   TestSocket socket(server->port());

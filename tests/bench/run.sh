@@ -10,6 +10,8 @@
 #             of "all"
 #   soak      ten minutes of load under kills, stops, restarts and clients that leave
 #             (tests/e2e/soak.py --help for its length and seed); not part of "all"
+#   router [FLAGS]  the router's own work with a worker that answers at once, beside nginx (router
+#             --help); not part of "all"
 #   cpu [FLAGS]  the engine beside other engines on the same CPUs, in turn (cpu --help); not part
 #             of "all"
 # Each prints its table; the commands are printed first, so that one can be repeated alone.
@@ -82,16 +84,18 @@ faults() { run "$baton" bench faults --model "$model"; }
 
 soak() { run python3 tests/e2e/soak.py --seconds 600; }
 
-# Its table or its JSON, and nothing else, is on stdout.
+# Their tables or their JSON, and nothing else, are on stdout.
+router() { python3 tests/bench/router.py --model "$model" "$@"; }
+
 cpu() { python3 tests/bench/cpu.py --baton "$baton" --model "$model" "$@"; }
 
 case ${1:-all} in
   engine | transfer | serve | faults | soak) "$1" ;;
-  cpu | overload) "$@" ;;
+  cpu | overload | router) "$@" ;;
   all) engine; transfer; serve ;;
   *)
     echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, faults, overload," \
-      "soak, cpu" >&2
+      "soak, router, cpu" >&2
     exit 2
     ;;
 esac

@@ -1,8 +1,5 @@
 #include "common/grammar/matcher.h"
 
-#include <algorithm>
-#include <bit>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -52,7 +49,7 @@ Status Matcher::accept(TokenId id) {
   return status_;
 }
 
-Status Matcher::mask(std::span<float> logits, std::span<const TokenId> end_ids) {
+Result<std::shared_ptr<const TokenMask>> Matcher::allowed() {
   BATON_RETURN_IF_ERROR(status_);
   auto found = recognizer_->mask(place_);
   for (int tries = 0; !found && tries < 3; ++tries) {
@@ -62,38 +59,10 @@ Status Matcher::mask(std::span<float> logits, std::span<const TokenId> end_ids) 
   if (!found) {
     return resource_exhausted("the grammar's memory is taken by other requests");
   }
-  BATON_RETURN_IF_ERROR(found->status());
-  const TokenMask& mask = ***found;
-  const bool ends = may_end();
-  if (!mask.any && !ends) {
+  if (found->ok() && !(**found)->any && !may_end()) {
     return unsupported("no token of the vocabulary goes on as the grammar asks");
   }
-  constexpr float kNever = -std::numeric_limits<float>::infinity();
-  std::vector<std::pair<TokenId, float>> kept;
-  for (const TokenId id : end_ids) {
-    if (ends && id >= 0 && static_cast<size_t>(id) < logits.size()) {
-      kept.emplace_back(id, logits[static_cast<size_t>(id)]);
-    }
-  }
-  for (size_t i = 0; i < logits.size(); i += 64) {
-    const uint64_t word = i / 64 < mask.words.size() ? mask.words[i / 64] : 0;
-    const size_t end = std::min(i + 64, logits.size());
-    if (word == 0) {
-      std::fill(logits.begin() + static_cast<ptrdiff_t>(i),
-                logits.begin() + static_cast<ptrdiff_t>(end), kNever);
-      continue;
-    }
-    for (uint64_t left = ~word; left != 0; left &= left - 1) {
-      const size_t at = i + static_cast<size_t>(std::countr_zero(left));
-      if (at < end) {
-        logits[at] = kNever;
-      }
-    }
-  }
-  for (const auto& [id, logit] : kept) {
-    logits[static_cast<size_t>(id)] = logit;
-  }
-  return Status();
+  return *std::move(found);
 }
 
 }  // namespace baton::grammar

@@ -4,7 +4,6 @@
 // preempted or moved request builds it anew and goes on the same.
 
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -18,13 +17,13 @@ class Matcher {
  public:
   explicit Matcher(std::shared_ptr<Recognizer> recognizer);
 
-  // The next token of the text. invalid_argument when the grammar does not allow it there: mask()
-  // says so from then on.
+  // The next token of the text. invalid_argument when the grammar does not allow it there:
+  // allowed() says so from then on.
   Status accept(TokenId id);
-  // Sets the logits ([vocab], f32) of tokens that may not come next to -infinity. `end_ids` may
-  // come where the text may end. Errors: that of accept(); resource_exhausted as the recognizer
-  // says; unsupported when no token of the vocabulary goes on.
-  Status mask(std::span<float> logits, std::span<const TokenId> end_ids);
+  // The tokens that may come next; where may_end(), an end token may, too. Errors: that of
+  // accept(); resource_exhausted as the recognizer says; unsupported when no token of the
+  // vocabulary goes on.
+  Result<std::shared_ptr<const TokenMask>> allowed();
   // The text is whole and nothing can follow.
   bool must_end() const { return status_.ok() && place_.must_end; }
   bool may_end() const { return status_.ok() && place_.may_end; }

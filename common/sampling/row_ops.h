@@ -2,6 +2,7 @@
 
 // What sampling does to whole rows of logits, at each instruction-set level, with equal bits.
 
+#include <cstdint>
 #include <span>
 
 #include "common/device/isa.h"
@@ -24,6 +25,8 @@ struct RowOps {
   // weights[i] = exp(x[i] - max), x <= max; sums[b] = their sum in block b ([block_count(n)]) by 16
   // strided partial sums and the fold 8-4-2-1.
   void (*weigh)(const float* x, int n, float max, float* weights, float* sums);
+  // x[i] = -infinity where bit i % 64 of words[i / 64] is clear ([ceil(n / 64)]).
+  void (*keep)(float* x, int n, const uint64_t* words);
 };
 
 const RowOps& row_ops(device::Isa isa);

@@ -102,11 +102,26 @@ struct RowOpsImpl {
     }
   }
 
+  static void keep(float* x, int n, const uint64_t* words) {
+    const F never = L::set1(-__builtin_inff());
+    for (int start = 0; start < n; start += 64) {
+      uint64_t word = words[start / 64];
+      for (int i = start; i < n && i < start + 64; i += kWidth) {
+        const int count = n - i < kWidth ? n - i : kWidth;
+        const auto bits = static_cast<uint32_t>(word);
+        L::store_first(x + i, L::select(L::of_bits(bits), L::load_first(x + i, count), never),
+                       count);
+        word >>= kWidth;
+      }
+    }
+  }
+
   static constexpr RowOps ops() {
     return {.is_bounded = is_bounded,
             .divide_and_maxima = divide_and_maxima,
             .maxima_of = maxima_of,
-            .weigh = weigh};
+            .weigh = weigh,
+            .keep = keep};
   }
 };
 

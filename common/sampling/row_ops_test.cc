@@ -50,6 +50,22 @@ TEST_P(RowOpsTest, FindsNanAndInfinityAnywhere) {
   }
 }
 
+TEST_P(RowOpsTest, KeepsThoseWhoseBitIsSet) {
+  for (const int n : kSizes) {
+    const std::vector<float> row = random_row(random_, n, 10.0f);
+    std::vector<uint64_t> words(static_cast<size_t>(n + 63) / 64);
+    for (uint64_t& word : words) {
+      word = random_.next();
+    }
+    words[0] |= 1;
+    std::vector<float> kept = row;
+    ops_.keep(kept.data(), n, words.data());
+    for (size_t i = 0; i < row.size(); ++i) {
+      ASSERT_EQ(kept[i], (words[i / 64] >> (i % 64) & 1) != 0 ? row[i] : -kInf) << n << " " << i;
+    }
+  }
+}
+
 TEST_P(RowOpsTest, DividesAndTakesTheMaximumOfEveryChunk) {
   for (const int n : kSizes) {
     for (const float divisor : {1.0f, 0.7f, 3.0f}) {

@@ -179,7 +179,7 @@ Status SequenceSampler::start_grammar() {
   make_grammar_ = nullptr;
   grammar_ = std::make_unique<grammar::Matcher>(std::move(recognizer));
   for (const TokenId id : std::exchange(grammar_text_, {})) {
-    // An error stays in the matcher, and mask() reports it.
+    // An error stays in the matcher, and allowed() reports it.
     if (ends(id) || !grammar_->accept(id).ok()) {
       break;
     }
@@ -187,7 +187,32 @@ Status SequenceSampler::start_grammar() {
   return Status();
 }
 
-Status SequenceSampler::process_logits(std::span<float> logits) {
+// Sets what the grammar does not allow to -infinity.
+Status SequenceSampler::apply_grammar(std::span<float> logits, device::Isa isa) {
+  if (make_grammar_ != nullptr) {
+    BATON_RETURN_IF_ERROR(start_grammar());
+  }
+  if (grammar_ == nullptr) {
+    return Status();
+  }
+  BATON_ASSIGN_OR_RETURN(const auto allowed, grammar_->allowed());
+  std::vector<std::pair<TokenId, float>> ends;
+  for (const TokenId id : grammar_->may_end() ? grammar_ends() : std::vector<TokenId>()) {
+    if (id >= 0 && static_cast<size_t>(id) < logits.size()) {
+      ends.emplace_back(id, logits[static_cast<size_t>(id)]);
+    }
+  }
+  // The logits of a model may be more than its tokens.
+  const size_t known = std::min(logits.size(), 64 * allowed->words.size());
+  row_ops(isa).keep(logits.data(), static_cast<int>(known), allowed->words.data());
+  std::ranges::fill(logits.subspan(known), kMasked);
+  for (const auto& [id, logit] : ends) {
+    logits[static_cast<size_t>(id)] = logit;
+  }
+  return Status();
+}
+
+Status SequenceSampler::process_logits(std::span<float> logits, device::Isa isa) {
   for (const auto& [id, bias] : params_.logit_bias) {
     if (id >= 0 && id < vocab_size_) {
       logits[static_cast<size_t>(id)] += bias;
@@ -203,14 +228,11 @@ Status SequenceSampler::process_logits(std::span<float> logits) {
     mask(logits, params_.end_ids);
     mask(logits, params_.stop_token_ids);
   }
-  if (make_grammar_ != nullptr) {
-    BATON_RETURN_IF_ERROR(start_grammar());
-  }
-  return grammar_ ? grammar_->mask(logits, grammar_ends()) : Status();
+  return apply_grammar(logits, isa);
 }
 
 Result<TokenId> SequenceSampler::choose(std::span<float> logits, Scratch& scratch) {
-  BATON_RETURN_IF_ERROR(process_logits(logits));
+  BATON_RETURN_IF_ERROR(process_logits(logits, scratch.isa));
   const bool greedy = params_.temperature < kGreedyTemperature;
   const int n = static_cast<int>(logits.size());
   scratch.maxima.resize(static_cast<size_t>(chunk_count(n)));

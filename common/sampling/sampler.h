@@ -61,7 +61,8 @@ class SequenceSampler {
   // ([vocab], f32) of which the first vocab_size count, and is overwritten. Fails, recording
   // nothing, with internal_error when a logit is NaN or +infinity or all are -infinity, with
   // invalid_argument when the request's own rules leave no token or when penalties or temperature
-  // overflow f32, and as `grammar` and grammar::Matcher::mask say; the request cannot go on then.
+  // overflow f32, and as `grammar` and grammar::Matcher::allowed say; the request cannot go on
+  // then.
   //
   // O(vocab_size); about 0.1 ms for 128k entries.
   Result<Sampled> sample(std::span<float> logits, Scratch& scratch);
@@ -77,7 +78,8 @@ class SequenceSampler {
   Result<TokenId> choose(std::span<float> logits, Scratch& scratch);
   bool ends(TokenId id) const;
   FinishReason finish_of(TokenId id) const;
-  Status process_logits(std::span<float> logits);
+  Status process_logits(std::span<float> logits, device::Isa isa);
+  Status apply_grammar(std::span<float> logits, device::Isa isa);
   Status start_grammar();
   std::vector<TokenId> grammar_ends() const;
 

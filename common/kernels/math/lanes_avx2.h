@@ -55,6 +55,12 @@ struct Avx2Lanes {
   [[gnu::always_inline]] static M less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
   [[gnu::always_inline]] static M is_nan(F a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
   [[gnu::always_inline]] static M first(int n) { return _mm256_castsi256_ps(first_bits(n)); }
+  // Element i is set where bit i is; further bits do not count.
+  [[gnu::always_inline]] static M of_bits(uint32_t bits) {
+    const __m256i one_each = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i own = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), one_each);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(own, one_each));
+  }
   [[gnu::always_inline]] static F select(M m, F yes, F no) { return _mm256_blendv_ps(no, yes, m); }
 
   [[gnu::always_inline]] static I bits(F v) { return _mm256_castps_si256(v); }

@@ -19,6 +19,8 @@ struct Avx512Lanes {
 
   [[gnu::always_inline]] static F set1(float v) { return _mm512_set1_ps(v); }
   [[gnu::always_inline]] static M first(int n) { return static_cast<M>((1u << n) - 1u); }
+  // Element i is set where bit i is; further bits do not count.
+  [[gnu::always_inline]] static M of_bits(uint32_t bits) { return static_cast<M>(bits); }
   [[gnu::always_inline]] static F load(const float* p) { return _mm512_loadu_ps(p); }
   [[gnu::always_inline]] static F load_first(const float* p, int n) {
     return _mm512_maskz_loadu_ps(first(n), p);

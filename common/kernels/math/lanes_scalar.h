@@ -50,6 +50,8 @@ struct ScalarLanes {
   [[gnu::always_inline]] static M less(F a, F b) { return a < b; }
   [[gnu::always_inline]] static M is_nan(F a) { return a != a; }
   [[gnu::always_inline]] static M first(int n) { return n > 0; }
+  // Element i is set where bit i is; further bits do not count.
+  [[gnu::always_inline]] static M of_bits(uint32_t bits) { return (bits & 1) != 0; }
   [[gnu::always_inline]] static F select(M m, F yes, F no) { return m ? yes : no; }
 
   [[gnu::always_inline]] static I bits(F v) { return __builtin_bit_cast(uint32_t, v); }

@@ -124,7 +124,8 @@ Status Engine::State::load() {
       *weights, pools,
       model::Forward::Options{.isa = options.isa,
                               .arithmetic = options.arithmetic,
-                              .max_batch_tokens = options.max_batch_tokens});
+                              .max_batch_tokens = options.max_batch_tokens,
+                              .threads = team->threads_per_rank()});
   step = std::make_unique<Step>(description.vocab);
   buffers.resize(static_cast<size_t>(team->ranks() * team->threads_per_rank()));
   return Status();

@@ -18,7 +18,10 @@ constexpr size_t kLogitsBytes = size_t{48} << 20;
 constexpr int kMinLogitsRows = 16;
 constexpr int kMaxLogitsRows = 256;
 
-int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
+constexpr int kItemsPerThread = 4;  // of attention, so that none waits long for the last one
+
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
+int round_up(int value, int unit) { return ceil_div(value, unit) * unit; }
 
 // Heads of one group share a KV head, and their outputs are adjacent: where a segment's heads do
 // not fill whole blocks of 32 columns, the padding cuts the group.
@@ -173,32 +176,82 @@ void ForwardState::grow() {
   }
 }
 
-void ForwardState::add_attention_items(RankState& rank, int sequence) const {
+void ForwardState::add_attention_items(RankState& rank, int sequence, int most_splits) const {
   const auto count = static_cast<int>(sequences[sequence].tokens.size());
   for (int g = 0; g < static_cast<int>(rank.groups.size()); ++g) {
     const HeadGroup& group = rank.groups[g];
     const int grain =
         kernels::attention_row_grain(options.isa, group.q_head_end - group.q_head_begin);
     for (int begin = 0; begin < count; begin += grain) {
-      rank.items.push_back({.sequence = sequence,
+      AttentionItem item = {.sequence = sequence,
                             .group = g,
                             .row_begin = begin,
-                            .row_end = std::min(begin + grain, count)});
+                            .row_end = std::min(begin + grain, count)};
+      item.split_end = kernels::attention_splits(keys_of(item));
+      // Several tiles of rows are items enough.
+      if (count <= grain && item.split_end > most_splits) {
+        add_split_items(rank, item, most_splits);
+      } else {
+        rank.items.push_back(item);
+      }
     }
   }
 }
 
+void ForwardState::add_split_items(RankState& rank, AttentionItem whole, int most_splits) const {
+  const HeadGroup& group = rank.groups[whole.group];
+  const int pairs = (whole.row_end - whole.row_begin) * (group.q_head_end - group.q_head_begin);
+  if (pairs > kernels::kTilePairs) {  // more query heads than a tile has room for
+    rank.items.push_back(whole);
+    return;
+  }
+  const int splits = whole.split_end;
+  const int items = ceil_div(splits, most_splits);
+  whole.merge = static_cast<int>(rank.merges.size());
+  rank.merges.push_back({.items = items, .parts = rank.merge_parts_used});
+  rank.merge_parts_used +=
+      kernels::attention_parts_size(weights.description().head_dim, pairs, keys_of(whole));
+  for (int i = 0; i < items; ++i) {
+    whole.split_begin = splits * i / items;
+    whole.split_end = splits * (i + 1) / items;
+    rank.items.push_back(whole);
+  }
+}
+
+// So that no thread is left alone with a long context.
+int ForwardState::most_splits_of_item(const RankState& rank) const {
+  int64_t splits = 0;
+  for (const ForwardSequence& sequence : sequences) {
+    splits += kernels::attention_splits(sequence.first_position +
+                                        static_cast<int>(sequence.tokens.size()));
+  }
+  splits *= static_cast<int64_t>(rank.groups.size());
+  return static_cast<int>(
+      std::clamp<int64_t>(splits / (kItemsPerThread * options.threads), 1, splits));
+}
+
 void ForwardState::lay_out_attention() {
   const auto cost = [&](const AttentionItem& item) {
-    return int64_t{item.row_end - item.row_begin} *
-           (sequences[item.sequence].first_position + item.row_end);
+    const int keys = std::min(keys_of(item), item.split_end * kernels::kSplitKeys) -
+                     item.split_begin * kernels::kSplitKeys;
+    return int64_t{item.row_end - item.row_begin} * keys;
   };
   for (RankState& rank : ranks) {
     rank.items.clear();
+    rank.merges.clear();
+    rank.merge_parts_used = 0;
+    const int most_splits = most_splits_of_item(rank);
     for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
-      add_attention_items(rank, i);
+      add_attention_items(rank, i, most_splits);
     }
     std::ranges::sort(rank.items, std::greater<>(), cost);
+    // Powers of two, so that a growing context does not grow them at every step.
+    if (rank.merge_parts_used > rank.merge_parts.size()) {
+      rank.merge_parts = AlignedArray<float>(std::bit_ceil(rank.merge_parts_used));
+    }
+    if (rank.merges.size() > rank.merge_counts.size()) {
+      rank.merge_counts = AlignedArray<int>(std::bit_ceil(rank.merges.size()));
+    }
   }
 }
 
@@ -215,7 +268,8 @@ size_t Forward::activation_bytes() const {
     bytes += part.bytes();
   }
   for (const RankState& rank : s.ranks) {
-    bytes += rank.qkv.bytes() + rank.q.bytes() + rank.attention.bytes() + rank.ffn.bytes();
+    bytes += rank.qkv.bytes() + rank.q.bytes() + rank.attention.bytes() + rank.ffn.bytes() +
+             rank.merge_parts.bytes();
   }
   return bytes;
 }

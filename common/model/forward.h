@@ -78,6 +78,8 @@ class Forward final {
     device::Isa isa = device::Isa::kScalar;
     Arithmetic arithmetic = Arithmetic::kCanonical;  // of the products
     int max_batch_tokens = 0;
+    // Of a rank; for how many it pays to cut work. No result depends on it.
+    int threads = 1;
   };
   // `pools` has one entry per rank. All are borrowed and outlive this.
   Forward(const Weights& weights, std::span<const kv_cache::KvPool> pools, const Options& options);

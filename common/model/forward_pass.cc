@@ -1,6 +1,7 @@
 #include "common/model/forward_pass.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -256,8 +257,26 @@ void ForwardPass::attend(int layer) {
         .q_head_end = group.q_head_end,
         .scale = model_.attention_scale,
         .arithmetic = s_.options.arithmetic};
-    kernels::attention(isa_, params, item.row_begin, item.row_end, scratch);
+    if (item.merge < 0) {
+      kernels::attention(isa_, params, item.row_begin, item.row_end, scratch);
+    } else {
+      attend_part(item, params, scratch);
+    }
   });
+}
+
+void ForwardPass::attend_part(const AttentionItem& item, const kernels::AttentionParams& params,
+                              std::byte* scratch) {
+  const AttentionMerge& merge = rank_.merges[static_cast<size_t>(item.merge)];
+  float* parts = rank_.merge_parts.data() + merge.parts;
+  kernels::attention_part(isa_, params, item.row_begin, item.row_end,
+                          {item.split_begin, item.split_end}, parts, scratch);
+  // Release what was written here, acquire what others wrote.
+  const std::atomic_ref<int> done(rank_.merge_counts.data()[item.merge]);
+  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == merge.items) {
+    done.store(0, std::memory_order_relaxed);  // for the next layer, beyond the next barrier
+    kernels::attention_merge(isa_, params, item.row_begin, item.row_end, parts);
+  }
 }
 
 void ForwardPass::multiply(const Projection& projection, int begin, int end, const Rows& rows) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 
+#include "common/kernels/attention/attention.h"
 #include "common/model/forward_state.h"
 
 namespace baton::model {
@@ -34,6 +35,8 @@ class ForwardPass final {
   Norm after_ffn(int layer_before, const std::vector<float>& weight) const;
   void store_kv(int layer);
   void attend(int layer);
+  void attend_part(const AttentionItem& item, const kernels::AttentionParams& params,
+                   std::byte* scratch);
   void gate_up(const Projection& projection);
   // y[rows] = x · projectionᵀ, shared out within the rank.
   struct Rows {

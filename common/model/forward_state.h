@@ -18,16 +18,29 @@ struct HeadGroup {
   int q_head_begin = 0, q_head_end = 0;  // of the rank
 };
 
-// One work item of attention: some rows of a sequence for one head group.
+// One work item of attention: some rows of a sequence for one head group, or what some splits of
+// the context give to them.
 struct AttentionItem {
   int sequence = 0;
   int group = 0;
   int row_begin = 0, row_end = 0;  // of the sequence
+  int split_begin = 0, split_end = 0;
+  int merge = -1;  // index in `merges`; -1: all splits are in this item
+};
+
+// Rows whose splits are several items: whoever is through with the last one merges them.
+struct AttentionMerge {
+  int items = 0;
+  size_t parts = 0;  // where in `merge_parts` of the rank
 };
 
 struct RankState {
   std::vector<HeadGroup> groups;
   std::vector<AttentionItem> items;  // dearest first
+  std::vector<AttentionMerge> merges;
+  AlignedArray<float> merge_parts;
+  size_t merge_parts_used = 0;
+  AlignedArray<int> merge_counts;    // of each merge, items that are done; 0 again when merged
   AlignedArray<float> qkv;           // [rows, projection columns]
   AlignedArray<uint16_t> q;          // [rows, query heads * head_dim]
   AlignedArray<uint16_t> attention;  // [rows, attention_columns]; what heads do not fill is zero
@@ -69,9 +82,14 @@ struct ForwardState {
   std::vector<RankState> ranks;
 
   int rows() const { return static_cast<int>(tokens.size()); }
+  int keys_of(const AttentionItem& item) const {  // that its last row sees
+    return sequences[static_cast<size_t>(item.sequence)].first_position + item.row_end;
+  }
   void grow();  // the activations to the batch
   void lay_out_attention();
-  void add_attention_items(RankState& rank, int sequence) const;
+  void add_attention_items(RankState& rank, int sequence, int most_splits) const;
+  void add_split_items(RankState& rank, AttentionItem whole, int most_splits) const;
+  int most_splits_of_item(const RankState& rank) const;
 };
 
 }  // namespace baton::model

@@ -24,23 +24,14 @@ AttentionTile tile_of(device::Isa isa) {
 
 int padded_columns(int head_dim) { return (head_dim + 31) / 32 * 32; }
 
-size_t splits_of(int context) {
-  return static_cast<size_t>((context + kSplitKeys - 1) / kSplitKeys);
-}
-
-}  // namespace
-
-void attention(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
-               std::byte* scratch) {
+AttentionTile tile_of(device::Isa isa, Arithmetic arithmetic) {
   // Tiles are as quick as any.
-  const bool fast = params.arithmetic == Arithmetic::kFast && isa == device::Isa::kAvx512 &&
-                    has_fast_arithmetic(isa);
-  attention_with(fast ? kAttentionTileFast : tile_of(isa), params, row_begin, row_end, scratch);
+  const bool fast =
+      arithmetic == Arithmetic::kFast && isa == device::Isa::kAvx512 && has_fast_arithmetic(isa);
+  return fast ? kAttentionTileFast : tile_of(isa);
 }
 
-void attention_with(AttentionTile tile, const AttentionParams& params, int row_begin, int row_end,
-                    std::byte* scratch) {
-  const int heads = params.q_head_end - params.q_head_begin;
+void check(const AttentionParams& params, int row_end) {
   const int context = params.first_position + row_end;
   const int dim = params.kv.head_dim;
   BATON_CHECK(dim > 0 && dim % 2 == 0 && dim <= kMaxHeadDim,
@@ -51,26 +42,86 @@ void attention_with(AttentionTile tile, const AttentionParams& params, int row_b
               "attention: the block table ends before the last visible key");
   BATON_CHECK(params.scale > 0, "attention: the scale must be positive");
   BATON_CHECK(params.window >= 0, "attention: the window must not be negative");
+}
 
-  AttentionScratch s;
-  s.columns = padded_columns(dim);
+// The part of the scratch that no result is kept in; returns what follows it.
+float* place_work(std::byte* scratch, int head_dim, AttentionScratch& s) {
+  s.columns = padded_columns(head_dim);
   s.q = reinterpret_cast<float*>(scratch);
   s.scores = s.q + static_cast<size_t>(kTilePairs) * s.columns;
-  s.maxima = s.scores + static_cast<size_t>(kTilePairs) * kScoreStride;
-  s.sums = s.maxima + splits_of(context) * kTilePairs;
-  s.padded = reinterpret_cast<uint32_t*>(s.sums + splits_of(context) * kTilePairs);
-  s.outputs = reinterpret_cast<float*>(s.padded + static_cast<size_t>(16) * s.columns);
+  s.padded = reinterpret_cast<uint32_t*>(s.scores + static_cast<size_t>(kTilePairs) * kScoreStride);
+  return reinterpret_cast<float*>(s.padded + static_cast<size_t>(16) * s.columns);
+}
 
+void place_parts(float* parts, int head_dim, int pairs, int context, AttentionScratch& s) {
+  const auto rows = static_cast<size_t>(attention_splits(context)) * static_cast<size_t>(pairs);
+  s.columns = padded_columns(head_dim);
+  s.pair_stride = pairs;
+  s.outputs = parts;
+  s.maxima = s.outputs + rows * static_cast<size_t>(s.columns);
+  s.sums = s.maxima + rows;
+}
+
+PairRange pairs_of(const AttentionParams& params, int row_begin, int row_end) {
+  const int heads = params.q_head_end - params.q_head_begin;
+  BATON_CHECK((row_end - row_begin) * heads <= kTilePairs, "attention: a part has one tile");
+  return {row_begin * heads, row_end * heads};
+}
+
+}  // namespace
+
+int attention_splits(int context) { return (context + kSplitKeys - 1) / kSplitKeys; }
+
+void attention(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
+               std::byte* scratch) {
+  attention_with(tile_of(isa, params.arithmetic), params, row_begin, row_end, scratch);
+}
+
+void attention_with(const AttentionTile& tile, const AttentionParams& params, int row_begin,
+                    int row_end, std::byte* scratch) {
+  check(params, row_end);
+  const int heads = params.q_head_end - params.q_head_begin;
+  const int context = params.first_position + row_end;
+  AttentionScratch s;
+  float* parts = place_work(scratch, params.kv.head_dim, s);
+  place_parts(parts, params.kv.head_dim, kTilePairs, context, s);
   for (int pair = row_begin * heads; pair < row_end * heads; pair += kTilePairs) {
-    tile(params, pair, std::min(pair + kTilePairs, row_end * heads), s);
+    const PairRange pairs = {pair, std::min(pair + kTilePairs, row_end * heads)};
+    tile.splits(params, pairs, {0, attention_splits(context)}, s);
+    tile.merge(params, pairs, s);
   }
+}
+
+void attention_part(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
+                    SplitRange splits, float* parts, std::byte* scratch) {
+  check(params, row_end);
+  const PairRange pairs = pairs_of(params, row_begin, row_end);
+  AttentionScratch s;
+  place_work(scratch, params.kv.head_dim, s);
+  place_parts(parts, params.kv.head_dim, pairs.end - pairs.begin, params.first_position + row_end,
+              s);
+  tile_of(isa, params.arithmetic).splits(params, pairs, splits, s);
+}
+
+void attention_merge(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
+                     float* parts) {
+  const PairRange pairs = pairs_of(params, row_begin, row_end);
+  AttentionScratch s;
+  place_parts(parts, params.kv.head_dim, pairs.end - pairs.begin, params.first_position + row_end,
+              s);
+  tile_of(isa, params.arithmetic).merge(params, pairs, s);
+}
+
+size_t attention_parts_size(int head_dim, int pairs, int context) {
+  const size_t rows = static_cast<size_t>(attention_splits(context)) * static_cast<size_t>(pairs);
+  const size_t floats = rows * (static_cast<size_t>(padded_columns(head_dim)) + 2);
+  return (floats + 15) / 16 * 16;
 }
 
 size_t attention_scratch_bytes(device::Isa /*isa*/, int head_dim, int context) {
   const auto columns = static_cast<size_t>(padded_columns(head_dim));
-  const size_t per_split = columns + 2;
-  const size_t per_pair = columns + kScoreStride + splits_of(context) * per_split;
-  return sizeof(float) * (kTilePairs * per_pair + 16 * columns);
+  return sizeof(float) * (kTilePairs * (columns + kScoreStride) + 16 * columns +
+                          attention_parts_size(head_dim, kTilePairs, context));
 }
 
 int attention_row_grain(device::Isa /*isa*/, int q_heads_per_kv) {

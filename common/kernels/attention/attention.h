@@ -17,6 +17,10 @@
 namespace baton::kernels {
 
 inline constexpr int kMaxHeadDim = 256;
+inline constexpr int kSplitKeys = 512;  // absolute positions of a split
+inline constexpr int kTilePairs = 48;   // (row, query head) pairs that share a pass over K and V
+
+int attention_splits(int context);
 
 // One layer of one rank's KV pool, layout `pairs32` (common/kv_cache/layout.h): block b starts at
 // base + b * block_stride; inside it first K then V; then kv heads of the rank, then groups of 32
@@ -70,6 +74,22 @@ void attention(device::Isa isa, const AttentionParams& params, int row_begin, in
 // `context`: the number of keys that the last row of the item sees. Grows with it, because the
 // splits are merged only when the maximum over all of them is known.
 size_t attention_scratch_bytes(device::Isa isa, int head_dim, int context);
+
+// A long context in several work items: attention_part() leaves in `parts` what the splits of
+// `splits` give, of which the rows may see none; when all splits of [0, attention_splits(context))
+// are there, attention_merge() makes the output of attention(), bit for bit, whatever the items.
+// (row_end - row_begin) * query heads is `pairs`, at most kTilePairs, and `context` as for the
+// scratch; scratch: attention_scratch_bytes(isa, head_dim, 0). All memory 64-byte aligned.
+struct SplitRange {
+  int begin = 0;
+  int end = 0;
+};
+void attention_part(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
+                    SplitRange splits, float* parts, std::byte* scratch);
+void attention_merge(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
+                     float* parts);
+// Floats of `parts`; a multiple of 16.
+size_t attention_parts_size(int head_dim, int pairs, int context);
 
 // Rows that one work item should take (a tile of query rows times grouped heads).
 int attention_row_grain(device::Isa isa, int q_heads_per_kv);

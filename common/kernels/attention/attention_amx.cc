@@ -13,6 +13,6 @@ struct Hardware {
 
 // Softmax and merge with the lanes of AVX-512, which every processor with tiles has.
 constinit const AttentionTile kAttentionTileAmx =
-    AttentionImpl<Avx512Lanes, TileProducts<Avx512Lanes, Hardware>>::tile;
+    AttentionImpl<Avx512Lanes, TileProducts<Avx512Lanes, Hardware>>::tile();
 
 }  // namespace baton::kernels

@@ -5,6 +5,6 @@ namespace baton::kernels {
 
 // 24 accumulators and 6 operands in 32 registers.
 constinit const AttentionTile kAttentionTileAvx512 =
-    AttentionImpl<Avx512Lanes, LaneProducts<Avx512Lanes, 6, 2>>::tile;
+    AttentionImpl<Avx512Lanes, LaneProducts<Avx512Lanes, 6, 2>>::tile();
 
 }  // namespace baton::kernels

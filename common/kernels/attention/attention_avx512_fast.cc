@@ -14,6 +14,6 @@ struct DotProducts {
 }  // namespace
 
 constinit const AttentionTile kAttentionTileFast =
-    AttentionImpl<Avx512Lanes, TileProducts<Avx512Lanes, DotProducts>>::tile;
+    AttentionImpl<Avx512Lanes, TileProducts<Avx512Lanes, DotProducts>>::tile();
 
 }  // namespace baton::kernels

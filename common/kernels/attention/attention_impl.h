@@ -16,7 +16,7 @@ struct Group {
   const uint32_t* data = nullptr;
   const uint32_t* next = nullptr;  // of the same size; `data` if there is none
 
-  ptrdiff_t ahead_bytes() const {
+  [[gnu::always_inline]] ptrdiff_t ahead_bytes() const {
     return reinterpret_cast<const char*>(next) - reinterpret_cast<const char*>(data);
   }
 };
@@ -55,7 +55,8 @@ struct AttentionWork {
         params.blocks[key / params.kv.block_tokens], params.kv_head, slot / kGroupKeys));
   }
   float* output(int split, int pair) const {
-    return scratch.outputs + (static_cast<size_t>(split) * kTilePairs + pair) * scratch.columns;
+    return scratch.outputs +
+           (static_cast<size_t>(split) * scratch.pair_stride + pair) * scratch.columns;
   }
 };
 
@@ -160,8 +161,9 @@ struct AttentionImpl {
       // Rounding is monotone: this is the maximum of the scaled scores.
       const float m = max_score(s, visible) * t.params.scale;
       const Visible all = {keys.first, Products::kWholeTile ? keys.end : visible.end};
-      t.scratch.maxima[split * kTilePairs + pair] = m;
-      t.scratch.sums[split * kTilePairs + pair] = probabilities(s, visible, all, t.params.scale, m);
+      t.scratch.maxima[split * t.scratch.pair_stride + pair] = m;
+      t.scratch.sums[split * t.scratch.pair_stride + pair] =
+          probabilities(s, visible, all, t.params.scale, m);
     }
     for (int j = keys.first; j < keys.end; j += kGroupKeys) {
       products.values(t, values_at(t, begin, j, keys), j, j == keys.first);
@@ -173,18 +175,19 @@ struct AttentionImpl {
     const int dim = t.params.kv.head_dim;
     const int first = t.first_key(pair) / kSplitKeys;
     const int splits = t.position(pair) / kSplitKeys + 1;
+    const int stride = t.scratch.pair_stride;
     float* maxima = t.scratch.maxima + pair;
     const float* sums = t.scratch.sums + pair;
-    float m = maxima[first * kTilePairs];
+    float m = maxima[first * stride];
     for (int s = first + 1; s < splits; ++s) {
-      const float other = maxima[s * kTilePairs];
+      const float other = maxima[s * stride];
       m = m > other ? m : other;
     }
     float total = 0.0f;
     for (int s = first; s < splits; ++s) {
-      float* weight = maxima + s * kTilePairs;  // in place of the maximum
+      float* weight = maxima + s * stride;  // in place of the maximum
       *weight = exp_canonical(*weight - m);
-      total = __builtin_fmaf(*weight, sums[s * kTilePairs], total);
+      total = __builtin_fmaf(*weight, sums[s * stride], total);
     }
     const F inverse = L::set1(1.0f / total);
     const int row = (t.pair_begin + pair) / t.heads;
@@ -193,34 +196,48 @@ struct AttentionImpl {
     for (int d = 0; d < dim; d += kWidth) {
       F o = L::set1(0.0f);
       for (int s = first; s < splits; ++s) {
-        o = L::fma(L::set1(maxima[s * kTilePairs]), L::load(t.output(s, pair) + d), o);
+        o = L::fma(L::set1(maxima[s * stride]), L::load(t.output(s, pair) + d), o);
       }
       const int left = dim - d;
       L::store_bf16_first(out + d, L::mul(o, inverse), left < kWidth ? left : kWidth);
     }
   }
 
-  static void tile(const AttentionParams& params, int pair_begin, int pair_end,
+  static Work work(const AttentionParams& params, PairRange pairs,
                    const AttentionScratch& scratch) {
-    const Work t{.params = params,
-                 .scratch = scratch,
-                 .heads = params.q_head_end - params.q_head_begin,
-                 .pair_begin = pair_begin,
-                 .pairs = pair_end - pair_begin};
+    return {.params = params,
+            .scratch = scratch,
+            .heads = params.q_head_end - params.q_head_begin,
+            .pair_begin = pairs.begin,
+            .pairs = pairs.end - pairs.begin};
+  }
+
+  static void splits(const AttentionParams& params, PairRange pairs, SplitRange range,
+                     const AttentionScratch& scratch) {
+    const Work t = work(params, pairs, scratch);
     Products products;
     products.prepare(t);
     const int keys = t.position(t.pairs - 1) + 1;
     const int first = t.first_group();
-    for (int split = first / kSplitKeys; split * kSplitKeys < keys; ++split) {
+    const int seen = first / kSplitKeys;
+    for (int split = range.begin > seen ? range.begin : seen;
+         split < range.end && split * kSplitKeys < keys; ++split) {
       const int before = first - split * kSplitKeys;
       const int left = keys - split * kSplitKeys;
       one_split(products, t, split,
                 {before > 0 ? before : 0, left < kSplitKeys ? left : kSplitKeys});
     }
+  }
+
+  static void merge_pairs(const AttentionParams& params, PairRange pairs,
+                          const AttentionScratch& scratch) {
+    const Work t = work(params, pairs, scratch);
     for (int pair = 0; pair < t.pairs; ++pair) {
       merge(t, pair);
     }
   }
+
+  static constexpr AttentionTile tile() { return {.splits = splits, .merge = merge_pairs}; }
 };
 
 }  // namespace baton::kernels

@@ -7,25 +7,34 @@
 
 namespace baton::kernels {
 
-inline constexpr int kSplitKeys = 512;    // absolute positions of a split
 inline constexpr int kGroupKeys = 32;     // keys of a group: one block of the canonical product
-inline constexpr int kTilePairs = 48;     // (row, query head) pairs that share a pass over K and V
 inline constexpr int kScoreStride = 528;  // 512 scores; rows lie in different cache sets
 
-// Buffers of a tile inside the caller's scratch. Columns of head_dim are padded to 32.
+// Buffers of a tile in the caller's memory. Columns of head_dim are padded to 32.
 struct AttentionScratch {
   float* q = nullptr;          // [kTilePairs, columns]
   float* scores = nullptr;     // [kTilePairs, kScoreStride]: scores, then probabilities
-  float* outputs = nullptr;    // [splits, kTilePairs, columns]
-  float* maxima = nullptr;     // [splits, kTilePairs]
-  float* sums = nullptr;       // [splits, kTilePairs]
   uint32_t* padded = nullptr;  // [16 * columns], a group that fills no whole tiles
+  float* outputs = nullptr;    // [splits, pair_stride, columns]
+  float* maxima = nullptr;     // [splits, pair_stride]
+  float* sums = nullptr;       // [splits, pair_stride]
+  int pair_stride = kTilePairs;
   int columns = 0;
 };
 
-// Pairs [pair_begin, pair_end), at most kTilePairs; pair p is row p / heads, head p % heads.
-using AttentionTile = void (*)(const AttentionParams& params, int pair_begin, int pair_end,
-                               const AttentionScratch& scratch);
+// At most kTilePairs; pair p is row p / heads, head p % heads.
+struct PairRange {
+  int begin = 0;
+  int end = 0;
+};
+
+struct AttentionTile {
+  // Fills outputs, maxima and sums of the splits of `splits` that a pair sees.
+  void (*splits)(const AttentionParams& params, PairRange pairs, SplitRange splits,
+                 const AttentionScratch& scratch);
+  // From those of all splits; maxima become weights.
+  void (*merge)(const AttentionParams& params, PairRange pairs, const AttentionScratch& scratch);
+};
 
 extern const AttentionTile kAttentionTileScalar;
 extern const AttentionTile kAttentionTileAvx2;
@@ -34,7 +43,7 @@ extern const AttentionTile kAttentionTileAmx;
 extern const AttentionTile kAttentionTileFast;  // needs AVX512_BF16
 
 // The loops around a tile; a parameter so that they run with emulated hardware, too.
-void attention_with(AttentionTile tile, const AttentionParams& params, int row_begin, int row_end,
-                    std::byte* scratch);
+void attention_with(const AttentionTile& tile, const AttentionParams& params, int row_begin,
+                    int row_end, std::byte* scratch);
 
 }  // namespace baton::kernels

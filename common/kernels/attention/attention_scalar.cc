@@ -5,6 +5,6 @@ namespace baton::kernels {
 
 // The reference: nothing is tiled.
 constinit const AttentionTile kAttentionTileScalar =
-    AttentionImpl<ScalarLanes, LaneProducts<ScalarLanes, 1, 1>>::tile;
+    AttentionImpl<ScalarLanes, LaneProducts<ScalarLanes, 1, 1>>::tile();
 
 }  // namespace baton::kernels

@@ -90,6 +90,31 @@ TEST_P(AttentionTest, RowsDoNotDependOnTheirCompany) {
   }
 }
 
+// The splits of a tile as several work items, done in any order.
+TEST_P(AttentionTest, PartsGiveTheSameBits) {
+  for (const Shape& shape :
+       {Shape{1, 1500, 64, 3, 32}, Shape{3, 514, 16, 5, 32}, Shape{2, 2100, 80, 8, 64},
+        Shape{1, 30, 64, 3, 32}, Shape{2, 1030, 80, 5, 128, 0.125f, 600},
+        Shape{1, 1025, 64, 3, 64, 0.125f, 64}}) {
+    Sequence s(shape, random_);
+    const int splits = attention_splits(shape.context);
+    const int pairs = shape.rows * shape.heads;
+    for (const int items : {1, 2, splits}) {
+      const auto in_parts = [&](const AttentionParams& p, int begin, int end, std::byte* scratch) {
+        const size_t size = attention_parts_size(shape.dim, pairs, shape.context);
+        const Scratch memory(size * sizeof(float));
+        auto* parts = reinterpret_cast<float*>(memory.data());
+        for (int i = items - 1; i >= 0; --i) {
+          attention_part(GetParam(), p, begin, end, {splits * i / items, splits * (i + 1) / items},
+                         parts, scratch);
+        }
+        attention_merge(GetParam(), p, begin, end, parts);
+      };
+      EXPECT_EQ(s.run_all(in_parts), s.run_all(kernel())) << shape.text() << " items " << items;
+    }
+  }
+}
+
 // Softmax attention in double over the same bf16 inputs. Rounding the probabilities costs 2^-9 of
 // each weight and of their sum, the output 2^-9 more; values are below 4.
 TEST_P(AttentionTest, StaysCloseToSoftmaxInDouble) {

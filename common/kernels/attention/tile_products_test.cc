@@ -29,8 +29,8 @@ struct EmulatedUnit {
 };
 
 void emulated_attention(const AttentionParams& params, int begin, int end, std::byte* scratch) {
-  attention_with(AttentionImpl<ScalarLanes, TileProducts<ScalarLanes, EmulatedUnit>>::tile, params,
-                 begin, end, scratch);
+  attention_with(AttentionImpl<ScalarLanes, TileProducts<ScalarLanes, EmulatedUnit>>::tile(),
+                 params, begin, end, scratch);
 }
 
 TEST(TileProductsTest, GivesTheBitsOfTheDefinition) {

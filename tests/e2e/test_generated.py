@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "requests"))
 import fields  # noqa: E402
 import run  # noqa: E402
 
-COUNT = 6000
+COUNT = 5000
 ROW = re.compile(r"^\| `(\w+)` \| (C|X|both) \|", re.M)
 PATHS = {"C": (fields.C,), "X": (fields.X,), "both": (fields.C, fields.X)}
 

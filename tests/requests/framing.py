@@ -3,13 +3,27 @@
 import json
 from dataclasses import dataclass
 
+from scenes import KEY, ORIGIN, Scene
+
+
+@dataclass
+class Sender:
+    identity: str  # x-request-id
+    scene: Scene
+
+    def headers(self):
+        out = [(b"x-request-id", self.identity.encode())]
+        if self.scene.keyed:
+            out.append((b"Authorization", b"Bearer " + KEY.encode()))
+        return out
+
 
 @dataclass
 class Message:
     method: str
     path: str
     body: bytes | None  # None: no body
-    identity: str
+    sender: Sender
     data: bytes = b""  # as written
     closes: bool = False  # the connection ends with the answer
     refusal: int = 0  # the status that its header alone leads to
@@ -46,7 +60,7 @@ def write(message, headers, body, version=b"HTTP/1.1", target=None):
 
 def plain(message, rng, chunked=False):
     """Without anything that may be left out."""
-    headers = [(b"Host", b"a"), (b"x-request-id", message.identity.encode())]
+    headers = [(b"Host", b"a"), *message.sender.headers()]
     body = message.body
     if body is None:
         return write(message, headers, b"")
@@ -74,6 +88,7 @@ REFUSED = (
     ((b"Content-Type", b"text/html; charset=latin1"), 415), ((b"Expect", b"200-ok"), 417),
     ((b"Transfer-Encoding", b"gzip, chunked"), 501),
 )
+OPEN = {"/health", "/livez", "/readyz"}
 POSTS = {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"}
 
 
@@ -81,8 +96,8 @@ def good(rng, message):
     """In one of the many ways in which clients and proxies write a request."""
     version, target, body = b"HTTP/1.1", None, message.body or b""
     headers = [(b"Host", rng.choice((b"127.0.0.1", b"localhost:8000", b"example.com", b"[::1]:80"))),
-               (b"x-request-id", message.identity.encode())]
-    names = set()
+               *message.sender.headers()]
+    names = {name for name, _ in headers}
     for name, value in rng.sample(MORE, rng.choice((0, 0, 1, 3, 6))):
         if name not in names:
             headers.append((name, value))
@@ -102,6 +117,15 @@ def good(rng, message):
     elif kind < 0.22 and message.path in POSTS and message.method == "POST":
         (name, value), message.refusal = rng.choice(REFUSED)
         headers = [known for known in headers if known[0] != name] + [(name, value)]
+    elif kind < 0.26 and message.path in POSTS and message.method == "POST":
+        headers, message.refusal = from_origin(rng, message, headers)
+    elif kind < 0.28 and message.sender.scene.keyed and message.path not in OPEN and message.method != "OPTIONS":
+        headers, message.refusal = [known for known in headers if known[0] != b"Authorization"], 401
+        headers += rng.choice(([], [(b"Authorization", b"Bearer " + KEY[:-1].encode())],
+                               [(b"Authorization", b"Basic " + KEY.encode())], [(b"Authorization", b"Bearer")]))
+    elif kind < 0.3 and message.sender.scene.keyed:
+        headers = [known for known in headers if known[0] != b"Authorization"]
+        headers.append((b"Authorization", rng.choice((b"bearer ", b"BEARER ")) + KEY.encode()))
     if message.refusal == 501:
         message.closes = True
     elif version == b"HTTP/1.1" and rng.random() < 0.25:
@@ -118,6 +142,17 @@ def good(rng, message):
     return message
 
 
+def from_origin(rng, message, headers):
+    """Headers of a page, and 415 when its browser would not have asked first."""
+    origin = rng.choice((ORIGIN.encode(), b"https://other.example", b"null"))
+    kind = rng.choice((b"application/json", b"application/json; charset=utf-8", b"text/plain", None))
+    listed = message.sender.scene.keyed and origin == ORIGIN.encode()
+    headers = [known for known in headers if known[0] != b"Content-Type"] + [(b"Origin", origin)]
+    if kind is not None:
+        headers.append((b"Content-Type", kind))
+    return headers, 0 if listed or (kind or b"").startswith(b"application/json") else 415
+
+
 BODY = b'{"prompt":"a","max_tokens":1}'
 LENGTH = str(len(BODY)).encode()
 SMUGGLED = b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -128,7 +163,7 @@ def _post(*headers, body=BODY, line=b"POST /v1/completions HTTP/1.1"):
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
-def hostile(rng, identity):
+def hostile(rng):
     """(name, bytes, statuses): refused, and the connection closed."""
     bad, chunked = {400}, b"Transfer-Encoding: chunked"
     long_number = b"9" * rng.choice((19, 20, 21, 50, 400))
@@ -189,7 +224,7 @@ def hostile(rng, identity):
     ))
 
 
-def odd(rng, identity):
+def odd(rng):
     """(name, bytes): servers differ, none of it may hurt."""
     chunked = b"Transfer-Encoding: chunked"
     return rng.choice((

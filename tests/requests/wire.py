@@ -31,11 +31,15 @@ class Answer:
 
 
 class Connection:
-    def __init__(self, address, tls=None, timeout=30.0):
-        self._socket = socket.create_connection(address, timeout=timeout)
+    def __init__(self, address, tls=None, slow=False, timeout=30.0):
+        self._socket = socket.socket()
+        if slow:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._socket.settimeout(timeout)
+        self._socket.connect(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.tls = tls is not None
-        if tls is not None:
+        self.tls, self.slow = tls is not None, slow
+        if self.tls:
             self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         self._buffer = b""
         self.ended = False  # the server sends nothing more
@@ -76,6 +80,8 @@ class Connection:
         if left <= 0:
             raise Silent()
         self._socket.settimeout(left)
+        if self.slow:
+            time.sleep(0.0005)
         try:
             data = self._socket.recv(1 << 18)
         except TimeoutError:

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""coverage.py [--count N] [--seed S]: which lines of common/http and router generated requests reach.
+
+Builds the programs with counters (preset coverage), runs run.py with them, and prints the share of
+each file and what was not reached. Then Baton's own clients run, for the two of common/http.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILD = ROOT / "build" / "coverage"
+FOLDERS = ("common/http", "router")
+PROGRAMS = ("baton", "baton-router", "baton-prefill", "baton-decode")
+
+
+def build():
+    subprocess.run(["cmake", "--preset", "coverage"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", BUILD, "--target", *PROGRAMS], check=True, stdout=sys.stderr)
+
+
+def forget():
+    for file in BUILD.rglob("*.gcda"):
+        file.unlink()
+
+
+def measured():
+    """Path -> (lines, those that ran, those that did not)."""
+    filters = [argument for folder in FOLDERS for argument in ("--filter", f"{ROOT}/{folder}/")]
+    done = subprocess.run(["gcovr", "--root", ROOT, "--object-directory", BUILD, *filters, "--json"],
+                          cwd=BUILD, check=True, capture_output=True, text=True)
+    out = {}
+    for file in json.loads(done.stdout)["files"]:
+        lines = [line for line in file["lines"] if not line.get("gcovr/noncode", False)]
+        missed = [line["line_number"] for line in lines if line["count"] == 0]
+        out[file["file"]] = (len(lines), len(lines) - len(missed), missed)
+    return out
+
+
+def ranges(numbers):
+    out = []
+    for number in numbers:
+        if out and number <= out[-1][1] + 2:
+            out[-1][1] = number
+        else:
+            out.append([number, number])
+    return " ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in out)
+
+
+def report(title, files):
+    print(f"\n{title}")
+    for path, (lines, ran, missed) in sorted(files.items()):
+        print(f"  {100 * ran / lines:5.1f} %  {path} ({ran} of {lines})  {ranges(missed)}")
+    for folder in FOLDERS:
+        inside = [counts for path, counts in files.items() if path.startswith(folder + "/")]
+        lines, ran = sum(c[0] for c in inside), sum(c[1] for c in inside)
+        print(f"{100 * ran / lines:5.1f} % of the lines of {folder} ({ran} of {lines})")
+
+
+def own_clients():
+    """What `baton` asks of a router, by both clients of common/http."""
+    sys.path.insert(0, str(HERE))
+    from scenes import SCENES, running
+    program = BUILD / "bin" / "baton"
+    with running(SCENES[0]) as (cluster, _):
+        url = ["--url", cluster.url]
+        load = ["--input", "20", "--output", "8", "--slo-ttft-ms", "1000", "--slo-tpot-ms", "100", "--json"]
+        for command in (["status", *url], ["status", *url, "--json"],
+                        ["bench", "serve", *url, "--concurrency", "8", "--requests", "64", *load],
+                        ["bench", "serve", *url, "--rate", "200", "--requests", "64", *load]):
+            done = subprocess.run([program, *command], cwd=ROOT, capture_output=True, text=True,
+                                  timeout=120)
+            print(f"baton {' '.join(command[:2])}: {done.returncode} {done.stderr.strip()[-200:]}")
+        subprocess.run([program, "chat", *url], cwd=ROOT, input="hello\nand again\n", text=True,
+                       capture_output=True, timeout=120, check=True)
+        subprocess.run([program, "status", "--url", "http://127.0.0.1:1"], cwd=ROOT,
+                       capture_output=True, timeout=120, check=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=50_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    build()
+    forget()
+    os.environ["BATON_BIN"] = str(BUILD / "bin")
+    status = subprocess.run([HERE / "run.py", "--count", str(options.count), "--seed",
+                             str(options.seed)], check=False).returncode
+    report("by generated requests:", measured())
+    own_clients()
+    report("and Baton's own clients:", measured())
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

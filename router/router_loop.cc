@@ -21,8 +21,8 @@ constexpr int kMessagesATurn = 4096;
 // the next attempt waits so long, then twice as long each time.
 constexpr Duration kFirstPause = 100ms;
 
-Duration pause_before(uint16_t attempt) {
-  return attempt < 2 ? Duration::zero() : kFirstPause * (1 << (attempt - 2));
+Duration pause_after(int failures) {
+  return failures < 2 ? Duration::zero() : kFirstPause * (1 << (failures - 2));
 }
 
 }  // namespace
@@ -326,6 +326,7 @@ void RouterLoop::take_tokens(RouterRun& run, const wire::Tokens& tokens) {
       continue;  // D repeats what P sent
     }
     if (index > choice.ids().size()) {
+      ++run.failures;
       restart(run, internal_error("a worker skipped an output index"), "gap");
       return;
     }
@@ -366,8 +367,13 @@ void RouterLoop::on_failed(const wire::RunFailed& failed) {
   }
   const Status why(failed.code, failed.message);
   if (failed.code == StatusCode::kWorkerLost || failed.code == StatusCode::kUnavailable) {
-    restart(*run, why, status_code_info(failed.code).label,
-            pause_before(static_cast<uint16_t>(run->key().attempt + 1)));
+    const WorkerState* sender = workers_.find(failed.from);
+    if (sender != nullptr && sender->health == WorkerHealth::kDraining) {
+      restart(*run, why, "drain");  // it gives back what it cannot finish in time
+      return;
+    }
+    ++run->failures;
+    restart(*run, why, status_code_info(failed.code).label, pause_after(run->failures));
   } else {
     fail_exchange(run->exchange, why,
                   failed.retry_after_ms > 0 ? failed.retry_after_ms : retry_after_ms());
@@ -389,7 +395,8 @@ void RouterLoop::on_worker_lost(WorkerState& worker, std::string_view reason) {
       worker_lost(kind + " worker " + worker.info.name + " is gone (" + std::string(reason) + ")");
   for (const RequestId id : affected) {
     if (RouterRun* run = find_run(id)) {
-      restart(*run, why, "worker_lost");
+      run->failures += reason == "left" ? 0 : 1;
+      restart(*run, why, reason == "left" ? "drain" : "worker_lost");
     }
   }
 }

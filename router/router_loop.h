@@ -147,7 +147,8 @@ class RouterLoop {
   void say_goodbye();
   void wait(bool more);
 
-  static constexpr int kMaxAttempts = 6;
+  static constexpr int kMaxFailures = 6;
+  static constexpr uint16_t kLastAttempt = UINT16_MAX;
   // After so many deaths a run is tried alone; one more and it is held to be their cause.
   static constexpr int kSuspectDeaths = 2;
 

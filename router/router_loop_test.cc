@@ -296,7 +296,7 @@ TEST_F(RouterLoopTest, GoesOnWithTheOutputAfterADecodeWorkersDeath) {
     }
   }
   EXPECT_EQ(streamed, decoded({10, 11, 12, 13}));
-  EXPECT_EQ(registry_.counter(metrics::MetricId::kStreamsMoved, {"worker_lost"}).value(), 1);
+  EXPECT_EQ(registry_.counter(metrics::MetricId::kStreamsMoved, {"drain"}).value(), 1);
   const boost::json::value told = explain("cmpl-x");
   EXPECT_EQ(told.at("moves"), 1);
   EXPECT_EQ(told.at("attempts").at(0).at("decode"), "d0");

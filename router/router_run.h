@@ -37,6 +37,7 @@ struct RouterRun {
   Incarnation assigned_decode;
   // Workers that died while it may have been in their running step.
   int deaths = 0;
+  int failures = 0;         // attempts that ended otherwise than by a worker that was told to stop
   bool ended_here = false;  // a stop string ended a choice: the workers do not know
   wire::RunTimings timings;
   bool cached_counted = false;

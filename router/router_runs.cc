@@ -210,7 +210,7 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
                                                " workers when they died, the last time alone"));
     return;
   }
-  if (run.key().attempt + 1 >= kMaxAttempts) {
+  if (run.failures >= kMaxFailures || run.key().attempt == kLastAttempt) {
     fail_exchange(run.exchange, why, retry_after_ms());
     return;
   }
@@ -251,6 +251,7 @@ void RouterLoop::on_prompt_logprobs(wire::PromptLogprobs message) {
   const size_t wanted = run->body.prompt.size() - 1;
   size_t place = message.first - 1;  // the first token has none
   if (place > run->prompt_logprobs.size()) {
+    ++run->failures;
     restart(*run, internal_error("a worker skipped log-probabilities of the prompt"), "gap");
     return;
   }

@@ -213,19 +213,28 @@ TEST_F(RouterWaitsTest, ASuspectWaitsForAnIdleWorkerAndGivesItBack) {
   EXPECT_TRUE((*d[2])->next<wire::Run>()) << "given back";
 }
 
-// A worker that was told to stop is nobody's fault.
-TEST_F(RouterWaitsTest, AGoodbyeMakesNoSuspect) {
+// Workers that were told to stop are nobody's fault, however many they are.
+TEST_F(RouterWaitsTest, AGoodbyeMakesNoSuspectAndCostsNoAttempt) {
   config_.router.local_prefill = config::LocalPrefill::kAlways;
   start();
-  const auto d = decode_workers(5);
+  const auto d = decode_workers(9);
   const auto answer = post();
-  for (size_t i = 0; i < 4; ++i) {
-    ASSERT_TRUE((*d[i])->next<wire::Run>()) << i;
-    (*d[i])->send(wire::Goodbye{(*d[i])->id()});
+  for (size_t i = 0; i < 8; ++i) {
+    const auto run = (*d[i])->next<wire::Run>();
+    ASSERT_TRUE(run) << i;
+    if (i % 2 == 0) {
+      (*d[i])->send(wire::Goodbye{(*d[i])->id()});
+      continue;
+    }
+    wire::Heartbeat drains;
+    drains.incarnation = (*d[i])->id();
+    drains.draining = true;
+    (*d[i])->send(drains);
+    (*d[i])->fail(run->body.key, StatusCode::kUnavailable, "worker is shutting down");
   }
-  const auto last = (*d[4])->next<wire::Run>();
+  const auto last = (*d[8])->next<wire::Run>();
   ASSERT_TRUE(last);
-  (*d[4])->tokens(last->body.key, 0, {10}, wire::FinishReason::kStop);
+  (*d[8])->tokens(last->body.key, 0, {10}, wire::FinishReason::kStop);
   ASSERT_TRUE(answer->wait_done());
   EXPECT_EQ(answer->status(), 200);
 }

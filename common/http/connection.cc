@@ -21,6 +21,8 @@ constexpr size_t kMaxPipelinedBytes = 256 * 1024;
 // After a refusal the rest of the request is read and dropped, so that the client gets to read the
 // answer before a reset does away with it.
 constexpr Duration kLingerTime = 2s;
+// A connection that was made before a drain began, for its request to arrive.
+constexpr Duration kLateRequest = 500ms;
 constexpr size_t kMaxLingerBytes = 64 * 1024 * 1024;
 constexpr size_t kJoinedBytes = 1400;
 // Reads of one connection before others on the thread get their turn.
@@ -140,6 +142,8 @@ void Connection::start(bool over_limit) {
 void Connection::drain() {
   switch (state_) {
     case State::kIdle:
+      drain_idle();
+      break;
     case State::kLingering:
       close();
       break;
@@ -150,6 +154,17 @@ void Connection::drain() {
     case State::kRefusing:
     case State::kClosed:
       break;
+  }
+}
+
+// A request that is under way already is answered, not reset: on a new connection one is sure to
+// come, on another only if its bytes are here.
+void Connection::drain_idle() {
+  ErrorCode ec;
+  if (fresh_ || socket_.available(ec) > 0) {
+    set_deadline(kLateRequest);
+  } else {
+    close();
   }
 }
 
@@ -366,6 +381,7 @@ void Connection::handle_request() {
   parser_.reset();
   request.peer_address = peer_address_;
   state_ = State::kHandling;
+  fresh_ = false;
   clear_deadline();
   response_taken_ = false;
 

@@ -65,7 +65,7 @@ class IoLoop {
   bool post(std::function<void()> task);
   // Closes every connection and ends the thread. Not from the thread itself.
   void stop();
-  // Closes idle connections; others close after their response.
+  // Closes idle connections that no request is on its way to; others close after their response.
   void drain();
   bool on_thread() const { return std::this_thread::get_id() == thread_id_; }
 
@@ -118,6 +118,7 @@ class Connection final : public OutputSink, public std::enable_shared_from_this<
   void wait_writable();
   void response_done(bool keep_alive);
   void linger();
+  void drain_idle();
   void become_idle();
   Response own_answer(Response response, const Request& request) const;
   void set_deadline(Duration from_now);
@@ -145,6 +146,7 @@ class Connection final : public OutputSink, public std::enable_shared_from_this<
   std::deque<std::string> output_;
   size_t output_offset_ = 0;  // sent bytes of output_.front()
   size_t lingered_bytes_ = 0;
+  bool fresh_ = true;  // no request has come yet
   bool reading_ = false;
   bool peer_done_ = false;    // has closed its side; only a response on its way out is left
   bool writing_ = false;      // waits for the socket to take more

@@ -160,12 +160,27 @@ struct Server::Impl {
     }
   }
 
+  // Connections that the kernel has made already: closing the listener would reset them.
+  void take_waiting() {
+    ErrorCode ec;
+    acceptor->non_blocking(true, ec);
+    for (size_t taken = 0; !ec && taken < shared->options.max_connections; ++taken) {
+      const std::shared_ptr<IoLoop>& loop = loops[taken % loops.size()];
+      Tcp::socket socket(loop->context());
+      acceptor->accept(socket, ec);
+      if (!ec) {
+        welcome(loop, std::move(socket));
+      }
+    }
+  }
+
   void stop_accepting() {
     shared->draining = true;
     if (std::exchange(accepting_stopped, true)) {
       return;
     }
     loops[0]->post([this] {
+      take_waiting();
       ErrorCode ec;
       acceptor->close(ec);
       pause->cancel(ec);

@@ -97,6 +97,7 @@ class Server {
   size_t connections() const;
 
   // Closes the listening socket and idle connections; later responses carry Connection: close.
+  // Clients that are connected already and whose request is on its way get an answer.
   void stop_accepting();
   // stop_accepting(), then waits until every connection is done. False at `deadline`.
   bool drain(TimePoint deadline);

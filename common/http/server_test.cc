@@ -278,6 +278,44 @@ TEST_F(ServerTest, DrainWaitsForTheRunningResponseAndClosesIdleConnections) {
   EXPECT_EQ(server->connections(), 0u);
 }
 
+// The thread is busy meanwhile: one client waits to be accepted, one has just been, the request of
+// a third lies in its socket.
+TEST_F(ServerTest, ClientsThatAreConnectedAtADrainAreAnswered) {
+  BoundedQueue<int> go({1});
+  BoundedQueue<int> busy({1});
+  ServerOptions options;
+  server = *Server::start("127.0.0.1:0", options,
+                          [&](const Request& request, const std::shared_ptr<Responder>& responder) {
+                            if (request.path == "/block") {
+                              (void)busy.try_push(1);
+                              (void)go.pop_until(std::chrono::steady_clock::now() + 5s);
+                            }
+                            responder->send(text_response(200, "answer"));
+                          });
+  TestSocket accepted(server->port()), keeps(server->port()), blocks(server->port());
+  keeps.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  ASSERT_TRUE(keeps.read_until("answer"));
+  ASSERT_TRUE(wait_for_connections(3));
+  blocks.send("GET /block HTTP/1.1\r\nHost: x\r\n\r\n");
+  ASSERT_TRUE(busy.pop_until(std::chrono::steady_clock::now() + 5s));
+  TestSocket waits(server->port());
+  ASSERT_TRUE(waits.connected());
+  keeps.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  server->stop_accepting();
+  (void)go.try_push(1);
+  for (TestSocket* late : {&waits, &accepted, &keeps}) {
+    if (late != &keeps) {
+      late->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+    EXPECT_THAT(late->read_all(), HasSubstr("Connection: close\r\n\r\nanswer"));
+    late->close_now();
+  }
+  EXPECT_THAT(blocks.read_all(), HasSubstr("answer"));
+  blocks.close_now();
+  EXPECT_FALSE(TestSocket(server->port()).connected());
+  EXPECT_TRUE(server->drain(std::chrono::steady_clock::now() + 5s));
+}
+
 TEST_F(ServerTest, StopEndsRunningRequestsAndTellsTheirOwners) {
   start();
   TestSocket socket(server->port());

@@ -41,6 +41,37 @@ std::vector<HeadGroup> head_groups(const RankColumns& columns, const ModelDescri
   return groups;
 }
 
+bool is_packed(const kernels::PackedMatrix& matrix) {
+  return matrix.format() != kernels::WeightFormat::kBf16Panels;
+}
+
+bool has_packed_weights(const Weights& weights, int ranks) {
+  const auto in_part = [](const ProjectionPart& part) { return is_packed(part.weights); };
+  const auto in_segment = [](const SegmentMatrix& segment) { return is_packed(segment.weights); };
+  const auto in_layer = [&](const LayerWeights& layer) {
+    return std::ranges::any_of(layer.qkv.parts, in_part) ||
+           std::ranges::any_of(layer.attn_output, in_segment) ||
+           std::ranges::any_of(layer.gate_up.parts, in_part) ||
+           std::ranges::any_of(layer.ffn_down, in_segment);
+  };
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (std::ranges::any_of(weights.rank(rank).layers, in_layer) ||
+        std::ranges::any_of(weights.rank(rank).head.parts, in_part)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool has_aligned_heads(const Weights& weights, int ranks) {
+  bool aligned = weights.description().head_dim % kernels::kBlockK == 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    aligned = aligned && std::ranges::all_of(weights.rank(rank).columns.attention_head,
+                                             [](int at) { return at % kernels::kBlockK == 0; });
+  }
+  return aligned;
+}
+
 void check_sequence(const ForwardSequence& sequence, const ModelDescription& model,
                     const kv_cache::KvPool& pool) {
   const auto count = static_cast<int>(sequence.tokens.size());
@@ -80,6 +111,8 @@ Forward::Forward(const Weights& weights, std::span<const kv_cache::KvPool> pools
   s.max_logits_rows =
       std::clamp(static_cast<int>(kLogitsBytes / (sizeof(float) * size_t(s.logits_stride))),
                  kMinLogitsRows, kMaxLogitsRows);
+  s.some_packed = has_packed_weights(weights, plan.ranks());
+  s.aligned_heads = has_aligned_heads(weights, plan.ranks());
   s.parts.resize(static_cast<size_t>(plan.segments()));
   s.ranks.resize(static_cast<size_t>(plan.ranks()));
   for (int rank = 0; rank < plan.ranks(); ++rank) {
@@ -137,6 +170,15 @@ void Forward::prepare(std::span<const ForwardSequence> sequences) {
   s.lay_out_attention();
 }
 
+// For the rows of `values`, as many as are ever coded.
+AlignedArray<kernels::CodeBlock> ForwardState::codes_of(const AlignedArray<uint16_t>& values,
+                                                        int rows) const {
+  while (rows > 0 && !codes_rows(rows)) {
+    rows /= 2;
+  }
+  return AlignedArray<kernels::CodeBlock>(rows == 0 ? 0 : values.size() / kernels::kBlockK);
+}
+
 void ForwardState::grow() {
   const ModelDescription& model = weights.description();
   const auto logits_count = static_cast<int>(logits_rows.size());
@@ -145,6 +187,7 @@ void ForwardState::grow() {
     head_x = AlignedArray<uint16_t>(size_t(logits_capacity) * hidden_bf16_stride);
     logits =
         AlignedArray<float>(size_t(std::min(logits_capacity, max_logits_rows)) * logits_stride);
+    head_codes = codes_of(head_x, logits_capacity);
   }
   if (rows() <= rows_capacity) {
     return;
@@ -153,6 +196,7 @@ void ForwardState::grow() {
   const auto n = static_cast<size_t>(rows_capacity);
   residual = AlignedArray<float>(n * model.hidden);
   x = AlignedArray<uint16_t>(n * hidden_bf16_stride);
+  x_codes = codes_of(x, rows_capacity);
   attention_parts.clear();
   ffn_parts.clear();
   const SegmentPlan& plan = weights.plan();
@@ -173,6 +217,8 @@ void ForwardState::grow() {
     r.q = AlignedArray<uint16_t>(n * w.columns.query_heads.count() * model.head_dim);
     r.attention = AlignedArray<uint16_t>(n * w.columns.attention_columns);
     r.ffn = AlignedArray<uint16_t>(n * w.columns.ffn_columns);
+    r.attention_codes = codes_of(r.attention, aligned_heads ? rows_capacity : 0);
+    r.ffn_codes = codes_of(r.ffn, rows_capacity);
   }
 }
 
@@ -263,13 +309,14 @@ void Forward::run(device::TeamThread& thread, const ForwardHooks& hooks) const {
 
 size_t Forward::activation_bytes() const {
   const ForwardState& s = *state_;
-  size_t bytes = s.residual.bytes() + s.x.bytes() + s.head_x.bytes() + s.logits.bytes();
+  size_t bytes = s.residual.bytes() + s.x.bytes() + s.head_x.bytes() + s.logits.bytes() +
+                 s.x_codes.bytes() + s.head_codes.bytes();
   for (const AlignedArray<float>& part : s.parts) {
     bytes += part.bytes();
   }
   for (const RankState& rank : s.ranks) {
     bytes += rank.qkv.bytes() + rank.q.bytes() + rank.attention.bytes() + rank.ffn.bytes() +
-             rank.merge_parts.bytes();
+             rank.merge_parts.bytes() + rank.attention_codes.bytes() + rank.ffn_codes.bytes();
   }
   return bytes;
 }

@@ -147,11 +147,46 @@ kernels::ResidualNormParams ForwardPass::norm_params(const Norm& norm) const {
           .eps = model_.norm_eps};
 }
 
+ForwardPass::Operand ForwardPass::Operand::at(int row, int column) const {
+  Operand part = *this;
+  part.x += size_t(row) * stride + column;
+  if (codes != nullptr) {
+    part.codes += size_t(row) * code_stride() + column / kernels::kBlockK;
+  }
+  return part;
+}
+
+ForwardPass::Operand ForwardPass::operand(const AlignedArray<uint16_t>& x, int stride,
+                                          const AlignedArray<kernels::CodeBlock>& codes,
+                                          int count) const {
+  return {.x = x.data(), .stride = stride, .codes = s_.codes_rows(count) ? codes.data() : nullptr};
+}
+
+ForwardPass::Operand ForwardPass::normed_rows() const {
+  return operand(s_.x, s_.hidden_bf16_stride, s_.x_codes, rows_);
+}
+
+ForwardPass::Operand ForwardPass::attention_rows() const {
+  return operand(rank_.attention, weights_.columns.attention_columns, rank_.attention_codes, rows_);
+}
+
+ForwardPass::Operand ForwardPass::ffn_rows() const {
+  return operand(rank_.ffn, weights_.columns.ffn_columns, rank_.ffn_codes, rows_);
+}
+
+void ForwardPass::code(const Operand& operand, int rows, int columns) {
+  for (int row = 0; row < rows && operand.codes != nullptr; ++row) {
+    const Operand one = operand.at(row, 0);
+    kernels::code_row(one.x, ceil_div(columns, kernels::kBlockK), one.codes);
+  }
+}
+
 void ForwardPass::norm(const Norm& norm) {
   const Range mine = share(rows_, thread_.rank * thread_.threads + thread_.thread,
                            thread_.ranks * thread_.threads);
   if (!mine.empty()) {
     kernels::residual_norm(isa_, norm_params(norm), mine.begin, mine.end);
+    code(normed_rows().at(mine.begin, 0), mine.count(), model_.hidden);
   }
   thread_.team_barrier();
 }
@@ -161,11 +196,9 @@ void ForwardPass::attention_half(int layer) {
   // What the layer before left in `parts` is added here; the rows are those that this thread
   // embedded, so the first layer needs no barrier before it.
   norm(after_ffn(layer - 1, s_.weights.vectors(layer).attn_norm));
-  column_product(w.qkv, {.x = s_.x.data(),
-                         .x_stride = s_.hidden_bf16_stride,
-                         .count = rows_,
-                         .y = rank_.qkv.data(),
-                         .y_stride = w.qkv.columns});
+  column_product(
+      w.qkv,
+      {.x = normed_rows(), .count = rows_, .y = rank_.qkv.data(), .y_stride = w.qkv.columns});
   thread_.rank_barrier();
   store_kv(layer);
   thread_.rank_barrier();
@@ -174,7 +207,7 @@ void ForwardPass::attention_half(int layer) {
   }
   attend(layer);
   thread_.rank_barrier();
-  row_product(w.attn_output, rank_.attention.data(), weights_.columns.attention_columns);
+  row_product(w.attn_output, attention_rows());
   thread_.team_barrier();
 }
 
@@ -186,7 +219,7 @@ void ForwardPass::ffn_half(int layer) {
         .weight = v.ffn_norm.data()});
   gate_up(w.gate_up);
   thread_.rank_barrier();
-  row_product(w.ffn_down, rank_.ffn.data(), weights_.columns.ffn_columns);
+  row_product(w.ffn_down, ffn_rows());
   thread_.team_barrier();
 }
 
@@ -259,13 +292,16 @@ void ForwardPass::attend(int layer) {
         .arithmetic = s_.options.arithmetic};
     if (item.merge < 0) {
       kernels::attention(isa_, params, item.row_begin, item.row_end, scratch);
-    } else {
-      attend_part(item, params, scratch);
+    } else if (!attend_part(item, params, scratch)) {
+      return;
     }
+    const int column = columns.attention_head[static_cast<size_t>(group.q_head_begin)];
+    code(attention_rows().at(static_cast<int>(row) + item.row_begin, column),
+         item.row_end - item.row_begin, (group.q_head_end - group.q_head_begin) * model_.head_dim);
   });
 }
 
-void ForwardPass::attend_part(const AttentionItem& item, const kernels::AttentionParams& params,
+bool ForwardPass::attend_part(const AttentionItem& item, const kernels::AttentionParams& params,
                               std::byte* scratch) {
   const AttentionMerge& merge = rank_.merges[static_cast<size_t>(item.merge)];
   float* parts = rank_.merge_parts.data() + merge.parts;
@@ -276,7 +312,9 @@ void ForwardPass::attend_part(const AttentionItem& item, const kernels::Attentio
   if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == merge.items) {
     done.store(0, std::memory_order_relaxed);  // for the next layer, beyond the next barrier
     kernels::attention_merge(isa_, params, item.row_begin, item.row_end, parts);
+    return true;
   }
+  return false;
 }
 
 void ForwardPass::multiply(const Projection& projection, int begin, int end, const Rows& rows) {
@@ -287,12 +325,14 @@ void ForwardPass::multiply(const Projection& projection, int begin, int end, con
     const int stop = std::min(end, part.first_panel + matrix.panels());
     const int local = begin - part.first_panel;
     const kernels::MatmulParams params = {.weights = &matrix,
-                                          .x = rows.x,
-                                          .x_stride = rows.x_stride,
+                                          .x = rows.x.x,
+                                          .x_stride = rows.x.stride,
                                           .rows = rows.count,
                                           .y = base_of_panel(y, local),
                                           .y_stride = rows.y_stride,
-                                          .arithmetic = s_.options.arithmetic};
+                                          .arithmetic = s_.options.arithmetic,
+                                          .codes = rows.x.codes,
+                                          .codes_stride = rows.x.code_stride()};
     std::byte* scratch = thread_.scratch(
         kMatmulScratch,
         kernels::matmul_scratch_bytes(isa_, matrix.format(), rows.count, matrix.padded_k()));
@@ -313,16 +353,14 @@ void ForwardPass::column_product(const Projection& projection, const Rows& rows)
     const int begin = item % t.groups * t.grain;
     const int end = std::min(begin + t.grain, projection.panels);
     multiply(projection, begin, end,
-             {.x = rows.x + size_t(row) * rows.x_stride,
-              .x_stride = rows.x_stride,
+             {.x = rows.x.at(row, 0),
               .count = std::min(t.tile, rows.count - row),
               .y = rows.y + size_t(row) * rows.y_stride + kernels::kPanelRows * begin,
               .y_stride = rows.y_stride});
   });
 }
 
-void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const uint16_t* x,
-                              int x_stride) {
+void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const Operand& x) {
   // All segments have the same panels (the hidden size); they follow each other in the items.
   const kernels::PackedMatrix& first = segments.front().weights;
   const int panels = first.panels();
@@ -336,15 +374,18 @@ void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const uin
     const int begin = item % t.groups * t.grain;
     const int rows = std::min(t.tile, rows_ - row);
     const kernels::PackedMatrix& matrix = segment.weights;
+    const Operand own = x.at(row, segment.x_column);
     const kernels::MatmulParams params = {
         .weights = &matrix,
-        .x = x + size_t(row) * x_stride + segment.x_column,
-        .x_stride = x_stride,
+        .x = own.x,
+        .x_stride = own.stride,
         .rows = rows,
         .y = s_.parts[static_cast<size_t>(segment.segment)].data() +
              size_t(row) * s_.hidden_f32_stride,
         .y_stride = s_.hidden_f32_stride,
-        .arithmetic = s_.options.arithmetic};
+        .arithmetic = s_.options.arithmetic,
+        .codes = own.codes,
+        .codes_stride = own.code_stride()};
     std::byte* scratch = thread_.scratch(
         kMatmulScratch,
         kernels::matmul_scratch_bytes(isa_, matrix.format(), rows, matrix.padded_k()));
@@ -371,8 +412,7 @@ void ForwardPass::gate_up(const Projection& projection) {
     const int row = item / t.groups * t.tile;
     const int begin = item % t.groups * t.grain;
     const int end = std::min(begin + t.grain, panels);
-    Rows rows = {.x = s_.x.data() + size_t(row) * s_.hidden_bf16_stride,
-                 .x_stride = s_.hidden_bf16_stride,
+    Rows rows = {.x = normed_rows().at(row, 0),
                  .count = std::min(t.tile, rows_ - row),
                  .y = gate,
                  .y_stride = stride};
@@ -396,6 +436,8 @@ void ForwardPass::gate_up(const Projection& projection) {
       std::memcpy(rank_.ffn.data() + size_t(row + i) * columns.ffn_columns + column,
                   h + size_t(i) * stride, static_cast<size_t>(count) * sizeof(uint16_t));
     }
+    // Items begin at whole blocks: their panels come in pairs.
+    code(ffn_rows().at(row, column), rows.count, count);
   });
 }
 
@@ -409,11 +451,13 @@ void ForwardPass::head() {
                            thread_.ranks * thread_.threads);
   const kernels::ResidualNormParams params =
       norm_params(after_ffn(model_.layers - 1, s_.weights.output_norm()));
+  const Operand rows = operand(s_.head_x, s_.hidden_bf16_stride, s_.head_codes, count);
   for (int i = mine.begin; i < mine.end; ++i) {
     const int row = s_.logits_rows[static_cast<size_t>(i)];
     kernels::residual_norm(isa_, params, row, row + 1);
     std::memcpy(s_.head_x.data() + size_t(i) * width, s_.x.data() + size_t(row) * width,
                 width * sizeof(uint16_t));
+    code(rows.at(i, 0), 1, model_.hidden);
   }
   thread_.team_barrier();
   for (int first = 0; first < count; first += s_.max_logits_rows) {
@@ -421,8 +465,7 @@ void ForwardPass::head() {
                                .rows = std::min(s_.max_logits_rows, count - first),
                                .logits = s_.logits.data(),
                                .stride = s_.logits_stride};
-    column_product(weights_.head, {.x = s_.head_x.data() + size_t(first) * width,
-                                   .x_stride = s_.hidden_bf16_stride,
+    column_product(weights_.head, {.x = rows.at(first, 0),
                                    .count = chunk.rows,
                                    .y = chunk.logits + weights_.columns.vocab.begin,
                                    .y_stride = chunk.stride});

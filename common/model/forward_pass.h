@@ -35,20 +35,39 @@ class ForwardPass final {
   Norm after_ffn(int layer_before, const std::vector<float>& weight) const;
   void store_kv(int layer);
   void attend(int layer);
-  void attend_part(const AttentionItem& item, const kernels::AttentionParams& params,
+  // Whether it was the last part, so that the outputs are there.
+  bool attend_part(const AttentionItem& item, const kernels::AttentionParams& params,
                    std::byte* scratch);
   void gate_up(const Projection& projection);
+  // Rows that a product reads: bf16, and their 8-bit codes or null.
+  struct Operand {
+    const uint16_t* x = nullptr;
+    int stride = 0;  // elements, a multiple of 32
+    kernels::CodeBlock* codes = nullptr;
+
+    int code_stride() const { return stride / kernels::kBlockK; }
+    // From a row and a column on, which is a multiple of 32.
+    Operand at(int row, int column) const;
+  };
+  // Where a batch of `count` rows is coded: operands with codes; to be made by code() once x is.
+  Operand operand(const AlignedArray<uint16_t>& x, int stride,
+                  const AlignedArray<kernels::CodeBlock>& codes, int count) const;
+  Operand normed_rows() const;
+  Operand attention_rows() const;
+  Operand ffn_rows() const;
+  // Columns [0, columns) of rows [0, rows); in whole blocks.
+  static void code(const Operand& operand, int rows, int columns);
+
   // y[rows] = x · projectionᵀ, shared out within the rank.
   struct Rows {
-    const uint16_t* x = nullptr;
-    int x_stride = 0;
+    Operand x;
     int count = 0;
     float* y = nullptr;
     int y_stride = 0;
   };
   void column_product(const Projection& projection, const Rows& rows);
   // One partial result per segment of the rank, shared out within the rank.
-  void row_product(std::span<const SegmentMatrix> segments, const uint16_t* x, int x_stride);
+  void row_product(std::span<const SegmentMatrix> segments, const Operand& x);
   // Panels [begin, end) in this thread alone; y is where panel `begin` goes.
   void multiply(const Projection& projection, int begin, int end, const Rows& rows);
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "common/kernels/matmul/matmul.h"
 #include "common/model/aligned_array.h"
 #include "common/model/forward.h"
 
@@ -45,6 +46,9 @@ struct RankState {
   AlignedArray<uint16_t> q;          // [rows, query heads * head_dim]
   AlignedArray<uint16_t> attention;  // [rows, attention_columns]; what heads do not fill is zero
   AlignedArray<uint16_t> ffn;        // [rows, ffn_columns]; zero beyond the rank's columns
+  // Their codes, where products take codes.
+  AlignedArray<kernels::CodeBlock> attention_codes;
+  AlignedArray<kernels::CodeBlock> ffn_codes;
 };
 
 struct ForwardState {
@@ -58,6 +62,16 @@ struct ForwardState {
   int hidden_f32_stride = 0;   // of partial results: hidden rounded up to 16
   int logits_stride = 0;       // vocab rounded up to 16
   int max_logits_rows = 0;     // of a chunk
+  // Products of the fast arithmetic read 8-bit codes of their activations: made once, where the
+  // activations are made.
+  bool some_packed = false;    // some weights are not bf16 panels
+  bool aligned_heads = false;  // no block of 32 columns of the attention output has two heads
+
+  // Whether rows of activations are coded when `count` of them are multiplied.
+  bool codes_rows(int count) const {
+    return some_packed && kernels::matmul_takes_codes(options.isa, options.arithmetic,
+                                                      kernels::WeightFormat::kQ8, count);
+  }
 
   // The batch.
   std::vector<ForwardSequence> sequences;
@@ -71,20 +85,23 @@ struct ForwardState {
   // Activations. Rows are those of the batch.
   int rows_capacity = 0;
   int logits_capacity = 0;
-  AlignedArray<float> residual;            // [rows, hidden]
-  AlignedArray<uint16_t> x;                // [rows, hidden_bf16_stride]
+  AlignedArray<float> residual;  // [rows, hidden]
+  AlignedArray<uint16_t> x;      // [rows, hidden_bf16_stride]
+  AlignedArray<kernels::CodeBlock> x_codes;
   std::vector<AlignedArray<float>> parts;  // per reduction segment: [rows, hidden_f32_stride]
   // The same parts without the empty segments, ascending.
   std::vector<const float*> attention_parts;
   std::vector<const float*> ffn_parts;
   AlignedArray<uint16_t> head_x;  // [logits rows, hidden_bf16_stride]
-  AlignedArray<float> logits;     // [max_logits_rows, logits_stride]
+  AlignedArray<kernels::CodeBlock> head_codes;
+  AlignedArray<float> logits;  // [max_logits_rows, logits_stride]
   std::vector<RankState> ranks;
 
   int rows() const { return static_cast<int>(tokens.size()); }
   int keys_of(const AttentionItem& item) const {  // that its last row sees
     return sequences[static_cast<size_t>(item.sequence)].first_position + item.row_end;
   }
+  AlignedArray<kernels::CodeBlock> codes_of(const AlignedArray<uint16_t>& values, int rows) const;
   void grow();  // the activations to the batch
   void lay_out_attention();
   void add_attention_items(RankState& rank, int sequence, int most_splits) const;

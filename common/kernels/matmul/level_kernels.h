@@ -96,21 +96,11 @@ void matmul_with_tiles(TileMultiply multiply, const LevelKernels& kernels,
                        std::byte* scratch);
 
 // The quickest arithmetic of a machine instead of the canonical one (docs/numerics.md "Modes").
-//
-// 32 activations as 8-bit codes, x = scale * code: scale is the largest magnitude over 127.
-struct CodeBlock {
-  // Eight dwords: the elements 8g + 0, 2, 4, 6 and 8g + 1, 3, 5, 7 of each group g of eight, as
-  // packed nibbles lie.
-  int8_t codes[32];
-  float scale;
-  float sum;          // of scale * code
-  float half_sum[2];  // of the first 16 elements, of the last
-};
-
 struct CodedRowsArgs {
   const std::byte* panel = nullptr;  // packed blocks
   int blocks = 0;                    // all of K
-  const CodeBlock* x = nullptr;      // [rows, blocks]
+  const CodeBlock* x = nullptr;      // [rows, x_stride]
+  int x_stride = 0;                  // blocks
   int rows = 0;
   float* y = nullptr;  // [rows, y_stride]; 16 columns are written
   int y_stride = 0;

@@ -207,18 +207,20 @@ constexpr int kTileCodedRows = 8;
 void multiply_coded_rows(const FastKernels& fast, const MatmulParams& p, int panel_begin,
                          int panel_end, std::byte* scratch) {
   const int blocks = p.weights->blocks_k();
-  auto* codes = reinterpret_cast<CodeBlock*>(scratch);
+  auto* own = reinterpret_cast<CodeBlock*>(scratch);
   for (int begin = 0; begin < p.rows; begin += kRowSlice) {
     const int rows = std::min(kRowSlice, p.rows - begin);
-    for (int row = 0; row < rows; ++row) {
+    for (int row = 0; row < rows && p.codes == nullptr; ++row) {
       fast.to_codes(p.x + static_cast<ptrdiff_t>(begin + row) * p.x_stride, blocks,
-                    codes + static_cast<ptrdiff_t>(row) * blocks);
+                    own + static_cast<ptrdiff_t>(row) * blocks);
     }
+    const bool coded = p.codes != nullptr;
     for (int panel = panel_begin; panel < panel_end; ++panel) {
       CodedRowsArgs args;
       args.panel = p.weights->panel(panel);
       args.blocks = blocks;
-      args.x = codes;
+      args.x = coded ? p.codes + static_cast<ptrdiff_t>(begin) * p.codes_stride : own;
+      args.x_stride = coded ? p.codes_stride : blocks;
       args.rows = rows;
       args.y = p.y + static_cast<ptrdiff_t>(begin) * p.y_stride + panel * kLanes;
       args.y_stride = p.y_stride;
@@ -230,15 +232,15 @@ void multiply_coded_rows(const FastKernels& fast, const MatmulParams& p, int pan
 // False where the canonical arithmetic is the quickest.
 bool multiply_fast(device::Isa isa, const MatmulParams& params, int panel_begin, int panel_end,
                    std::byte* scratch) {
+  const WeightFormat format = params.weights->format();
+  if (matmul_takes_codes(isa, params.arithmetic, format, params.rows)) {
+    multiply_coded_rows(avx512_fast_kernels(), params, panel_begin, panel_end, scratch);
+    return true;
+  }
+  const bool packed = format != WeightFormat::kBf16Panels;
+  const bool tiles = isa == device::Isa::kAmx;
   if (!has_fast_arithmetic(isa)) {
     return false;
-  }
-  const FastKernels fast = avx512_fast_kernels();
-  const bool packed = params.weights->format() != WeightFormat::kBf16Panels;
-  const bool tiles = isa == device::Isa::kAmx;
-  if (packed && (!tiles || params.rows <= kTileCodedRows)) {
-    multiply_coded_rows(fast, params, panel_begin, panel_end, scratch);
-    return true;
   }
   if (!packed && !tiles) {
     matmul_with_tiles(avx512_dot, kernels_of(isa), params, panel_begin, panel_end, scratch);
@@ -277,6 +279,16 @@ void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int pa
 
 // Codes need less than widened rows.
 static_assert(kChunkBlocks * sizeof(CodeBlock) < kWideRow * sizeof(float));
+
+bool matmul_takes_codes(device::Isa isa, Arithmetic arithmetic, WeightFormat format, int rows) {
+  return arithmetic == Arithmetic::kFast && has_fast_arithmetic(isa) &&
+         format != WeightFormat::kBf16Panels &&
+         (isa != device::Isa::kAmx || rows <= kTileCodedRows);
+}
+
+void code_row(const uint16_t* x, int blocks, CodeBlock* out) {
+  avx512_fast_kernels().to_codes(x, blocks, out);
+}
 
 size_t matmul_scratch_bytes(device::Isa, WeightFormat, int rows, int padded_k) {
   const size_t wide_rows = static_cast<size_t>(std::min(rows, kRowSlice)) *

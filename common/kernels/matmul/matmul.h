@@ -109,6 +109,10 @@ struct MatmulParams {
   float* y = nullptr;           // [rows, y_stride] f32; only columns of the panels are written
   int y_stride = 0;             // elements, >= 16 * panels() (the padding columns are written)
   Arithmetic arithmetic = Arithmetic::kCanonical;
+  // x as code_rows() makes it, [rows, codes_stride], or null: then every call makes its own, if it
+  // needs them. Ignored where they are not needed.
+  const CodeBlock* codes = nullptr;
+  int codes_stride = 0;  // blocks
 };
 
 // Computes y for panels [panel_begin, panel_end). The calling thread has denormals flushed
@@ -116,6 +120,12 @@ struct MatmulParams {
 // the calling thread, 64-byte aligned.
 void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int panel_end,
             std::byte* scratch);
+
+// Whether matmul() reads 8-bit codes of the activations.
+bool matmul_takes_codes(device::Isa isa, Arithmetic arithmetic, WeightFormat format, int rows);
+// The codes of `blocks` blocks of 32 of one row. Only where has_fast_arithmetic().
+void code_row(const uint16_t* x, int blocks, CodeBlock* out);
+
 size_t matmul_scratch_bytes(device::Isa isa, WeightFormat format, int rows, int padded_k);
 
 // How many panels one work item should take for good cache use, >= 1.

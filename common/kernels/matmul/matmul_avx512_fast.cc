@@ -226,7 +226,7 @@ constexpr int kCodedRows = 8;  // of a register tile
 template <typename Block, int kRows>
 void coded_tile(const CodedRowsArgs& args, int first_row) {
   const auto* b = reinterpret_cast<const uint8_t*>(args.panel);
-  const CodeBlock* x = args.x + static_cast<ptrdiff_t>(first_row) * args.blocks;
+  const CodeBlock* x = args.x + static_cast<ptrdiff_t>(first_row) * args.x_stride;
   F32 sum[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -237,10 +237,10 @@ void coded_tile(const CodedRowsArgs& args, int first_row) {
     CodedColumns c;
     take(Block{}, b, c);
     if constexpr (kScalesOfHalves<Block>) {
-      add_products<kRows>(c, {0, 0, 4}, x, args.blocks, sum);
-      add_products<kRows>(c, {1, 4, 8}, x, args.blocks, sum);
+      add_products<kRows>(c, {0, 0, 4}, x, args.x_stride, sum);
+      add_products<kRows>(c, {1, 4, 8}, x, args.x_stride, sum);
     } else {
-      add_products<kRows>(c, {0, 0, 8}, x, args.blocks, sum);
+      add_products<kRows>(c, {0, 0, 8}, x, args.x_stride, sum);
     }
   }
   float* y = args.y + static_cast<ptrdiff_t>(first_row) * args.y_stride;

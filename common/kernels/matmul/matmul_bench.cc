@@ -129,7 +129,16 @@ void run_benchmark(benchmark::State& state, Matrices& matrices, const Case& c) {
   // does.
   const int panels = rows <= 16 ? w.panels() : kCachedPanels;
   std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(w.panels() * kPanelRows));
-  const MatmulParams params{&w, x.data(), kK, rows, y.data(), panels * kPanelRows, arithmetic};
+  MatmulParams params{&w, x.data(), kK, rows, y.data(), panels * kPanelRows, arithmetic};
+  // Made where activations are made, once for all products that read them.
+  std::vector<CodeBlock> codes(x.size() / kBlockK);
+  if (arithmetic == Arithmetic::kFast) {
+    for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+      code_row(x.data() + row * kK, kK / kBlockK, codes.data() + row * (kK / kBlockK));
+    }
+    params.codes = codes.data();
+    params.codes_stride = kK / kBlockK;
+  }
   const int grain = matmul_panel_grain(isa, format, rows, kK);
   const int items = (panels + grain - 1) / grain;
   const Probes before = probe(*team, isa, w);

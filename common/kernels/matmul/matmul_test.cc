@@ -68,28 +68,37 @@ PackedMatrix pack(const TestMatrix& w, WeightFormat format, int k_begin, int k) 
 }
 
 // All panels, in two items, with poisoned scratch and output.
-std::vector<float> run_product(Isa isa, const PackedMatrix& w, const std::vector<uint16_t>& x,
-                               int x_stride, int rows,
-                               Arithmetic arithmetic = Arithmetic::kCanonical) {
+// Without y, which is made here.
+std::vector<float> run_product(Isa isa, MatmulParams params) {
   const device::FlushDenormals flush;
-  const int y_stride = w.panels() * kPanelRows + 5;
-  std::vector<float> y(static_cast<size_t>(rows) * static_cast<size_t>(y_stride), NAN);
-  const size_t bytes = matmul_scratch_bytes(isa, w.format(), rows, w.padded_k());
+  const PackedMatrix& w = *params.weights;
+  params.y_stride = w.panels() * kPanelRows + 5;
+  std::vector<float> y(static_cast<size_t>(params.rows) * static_cast<size_t>(params.y_stride),
+                       NAN);
+  params.y = y.data();
+  const size_t bytes = matmul_scratch_bytes(isa, w.format(), params.rows, w.padded_k());
   std::vector<std::byte> scratch(bytes + 64, std::byte{0xFF});
   auto* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
-  const MatmulParams params{&w, x.data(), x_stride, rows, y.data(), y_stride, arithmetic};
   const int cut = w.panels() / 3;
   if (cut > 0) {
     matmul(isa, params, 0, cut, aligned);
   }
   matmul(isa, params, cut, w.panels(), aligned);
   std::vector<float> out;
-  for (int r = 0; r < rows; ++r) {
-    const float* row = y.data() + static_cast<ptrdiff_t>(r) * y_stride;
+  for (int r = 0; r < params.rows; ++r) {
+    const float* row = y.data() + static_cast<ptrdiff_t>(r) * params.y_stride;
     out.insert(out.end(), row, row + w.n());
-    EXPECT_TRUE(std::isnan(row[y_stride - 1])) << "wrote beyond the padding columns";
+    EXPECT_TRUE(std::isnan(row[params.y_stride - 1])) << "wrote beyond the padding columns";
   }
   return out;
+}
+
+std::vector<float> run_product(Isa isa, const PackedMatrix& w, const std::vector<uint16_t>& x,
+                               int x_stride, int rows,
+                               Arithmetic arithmetic = Arithmetic::kCanonical) {
+  return run_product(
+      isa,
+      {.weights = &w, .x = x.data(), .x_stride = x_stride, .rows = rows, .arithmetic = arithmetic});
 }
 
 ::testing::AssertionResult same_bits(const std::vector<float>& got,
@@ -320,6 +329,16 @@ TEST_P(MatmulTest, TheFastArithmeticIsThatOfCodesOrOfBf16) {
           std::ranges::transform(x, values.begin(), widened);
         }
         expect_near_product(y, w, panels, values, w.k);
+        std::vector<CodeBlock> codes(x.size() / kBlockK);
+        code_row(x.data(), static_cast<int>(codes.size()), codes.data());  // rows lie side by side
+        const PackedMatrix packed = pack(w, format, 0, w.k);
+        EXPECT_EQ(y, run_product(isa, {.weights = &packed,
+                                       .x = x.data(),
+                                       .x_stride = w.k,
+                                       .rows = rows,
+                                       .arithmetic = Arithmetic::kFast,
+                                       .codes = codes.data(),
+                                       .codes_stride = w.k / kBlockK}));
       }
     }
   }

@@ -93,6 +93,16 @@ struct Mx4Block {
   static constexpr size_t kExponent = 0, kNibbles = 16, kBytes = 272;
 };
 
+// 32 activations as 8-bit codes, x = scale * code: scale is the largest magnitude over 127.
+struct CodeBlock {
+  // Eight dwords: the elements 8g + 0, 2, 4, 6 and 8g + 1, 3, 5, 7 of each group g of eight, as
+  // packed nibbles lie.
+  int8_t codes[32];
+  float scale;
+  float sum;          // of scale * code
+  float half_sum[2];  // of the first 16 elements, of the last
+};
+
 // What the codes of the types with a table stand for (docs/formats.md).
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};

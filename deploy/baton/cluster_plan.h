@@ -25,6 +25,7 @@ struct UpOptions {
   std::string log_level;
   std::string log_format;
   std::string ready_file;
+  int kill_stuck_after_s = 30;  // 0: never
   bool first_answer = false;
   bool once = false;
 };

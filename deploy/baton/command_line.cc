@@ -61,6 +61,11 @@ void add_up(CLI::App& app, UpOptions& options) {
   up->add_option("--ready-file", options.ready_file,
                  "Write url and processes here once requests can be answered")
       ->type_name("PATH");
+  up->add_option("--kill-stuck-after", options.kill_stuck_after_s,
+                 "Kill and restart a program whose /livez fails for so long; 0: never")
+      ->type_name("SECONDS")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 86'400));
   up->add_flag("--first-answer", options.first_answer,
                "When ready, ask a question and show the answer");
   up->add_flag("--once", options.once, "Stop when that is done");

@@ -44,6 +44,9 @@ Result<Supervisor::Outcome> Supervisor::run() {
     if (take_stop_request() && !stopping()) {
       begin_stop();
     }
+    if (!stopping()) {
+      kill_stuck();
+    }
     reap();
     if (stopping()) {
       advance_stop();
@@ -71,6 +74,9 @@ void Supervisor::wait_for_events() {
   std::vector<pollfd> fds = {{options_.signal_fd, POLLIN, 0}};
   if (options_.stop_request_fd >= 0 && !stopping()) {
     fds.push_back({options_.stop_request_fd, POLLIN, 0});
+  }
+  if (watch_.stuck_fd() >= 0 && !stopping()) {
+    fds.push_back({watch_.stuck_fd(), POLLIN, 0});
   }
   TimePoint until = stop_deadline_;
   for (const Slot& slot : slots_) {
@@ -110,6 +116,20 @@ void Supervisor::on_signal() {
   }
 }
 
+void Supervisor::kill_stuck() {
+  for (const StuckProgram& stuck : watch_.take_stuck()) {
+    for (Slot& slot : slots_) {
+      if (slot.child && slot.child->pid() == stuck.pid) {
+        log_warn("a program hangs and is killed", {{"program", slot.program.name},
+                                                   {"reason", stuck.why},
+                                                   {"for_s", to_seconds(stuck.since)}});
+        slot.was_stuck = true;
+        slot.child->signal(SIGKILL);
+      }
+    }
+  }
+}
+
 void Supervisor::reap() {
   for (Slot& slot : slots_) {
     if (!slot.child) {
@@ -134,7 +154,9 @@ void Supervisor::on_exit(Slot& slot, const ChildExit& exit) {
     return;
   }
   const TimePoint now = clock_.now();
-  const Duration wait = slot.backoff.next(now - slot.started);
+  // A life that ended in hanging was no good one, however long it was.
+  const bool was_stuck = std::exchange(slot.was_stuck, false);
+  const Duration wait = slot.backoff.next(was_stuck ? Duration::zero() : now - slot.started);
   slot.restart_at = now + wait;
   log_warn("a program ended and is started again",
            {{"program", slot.program.name}, {"ended_by", exit.to_text()}, {"in_ms", to_ms(wait)}});

@@ -7,6 +7,8 @@
 //      v                             +-+ one died: again after a back-off
 //   Failed (all stopped)
 //
+// A program that hangs is one that died: it is killed first.
+//
 // Routers stop first because a router drains its streams through workers that still serve. A
 // second stop signal, in whatever state, kills everything.
 //
@@ -37,6 +39,13 @@ struct RunningProgram {
   std::string metrics_url;
 };
 
+// One that runs and does nothing.
+struct StuckProgram {
+  pid_t pid = 0;
+  std::string why;
+  Duration since{};
+};
+
 // What the supervisor cannot know itself: whether its programs can do their work.
 class ClusterWatch {
  public:
@@ -47,6 +56,9 @@ class ClusterWatch {
   virtual bool all_ready(std::vector<RunningProgram>& programs) = 0;
   // all_ready() has come true: at the start, and again after every replacement.
   virtual void on_ready(const std::vector<RunningProgram>& programs) = 0;
+  // Programs to kill, each told once; asked when stuck_fd() (-1: there is none) is readable.
+  virtual int stuck_fd() const { return -1; }
+  virtual std::vector<StuckProgram> take_stuck() { return {}; }
 };
 
 class Supervisor {
@@ -84,6 +96,7 @@ class Supervisor {
     Backoff backoff;
     TimePoint started;
     TimePoint restart_at = TimePoint::max();
+    bool was_stuck = false;  // and is being killed
   };
 
   Status start_all();
@@ -91,6 +104,7 @@ class Supervisor {
   bool take_signal() const;
   bool take_stop_request() const;
   void on_signal();
+  void kill_stuck();
   void reap();
   void on_exit(Slot& slot, const ChildExit& exit);
   void restart_due();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <utility>
 
 #include "deploy/baton/temp_folder.h"
 
@@ -29,6 +30,7 @@ class SupervisorTest : public ::testing::Test, public ClusterWatch {
   ~SupervisorTest() override {
     close(signals_[0]);
     close(signals_[1]);
+    close(stuck_fd_);
   }
 
   void add(config::Role role, const std::string& name, const std::string& script) {
@@ -63,7 +65,16 @@ class SupervisorTest : public ::testing::Test, public ClusterWatch {
     on_ready_();
   }
 
+  int stuck_fd() const override { return stuck_fd_; }
+  std::vector<StuckProgram> take_stuck() override {
+    uint64_t count = 0;
+    (void)!read(stuck_fd_, &count, sizeof(count));
+    return std::exchange(stuck_, {});
+  }
+
   TempFolder folder_;
+  const int stuck_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  std::vector<StuckProgram> stuck_;
   SteadyClock clock_;
   Supervisor::Options options_;
   int signals_[2] = {-1, -1};
@@ -110,6 +121,25 @@ TEST_F(SupervisorTest, GivesUpWhenAProgramCannotStart) {
   EXPECT_EQ(*outcome, Supervisor::Outcome::kCannotStart);
   EXPECT_EQ(folder_.read("log"), "router\n");
   EXPECT_TRUE(ready_.empty());
+}
+
+TEST_F(SupervisorTest, KillsWhatHangsAndStartsItAgain) {
+  add(config::Role::kRouter, "router", serving("router"));
+  add(config::Role::kDecode, "d0", deaf("d0"));
+  on_ready_ = [this] {
+    if (ready_.size() == 1) {
+      stuck_ = {{ready_[0][1].pid, "the worker loop does not turn", 30s}, {1, "a stranger", 30s}};
+      const uint64_t one = 1;
+      EXPECT_EQ(write(stuck_fd_, &one, sizeof(one)), 8);
+      return;
+    }
+    send_signal();
+    send_signal();
+  };
+  EXPECT_EQ(run().value(), Supervisor::Outcome::kKilled);
+  ASSERT_EQ(ready_.size(), 2u);
+  EXPECT_EQ(ready_[0][0].pid, ready_[1][0].pid);
+  EXPECT_NE(ready_[0][1].pid, ready_[1][1].pid);
 }
 
 TEST_F(SupervisorTest, ReportsAProgramThatIsNotThere) {

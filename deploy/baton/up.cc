@@ -12,6 +12,7 @@
 #include "common/config/program_options.h"
 #include "deploy/baton/first_answer.h"
 #include "deploy/baton/first_checks.h"
+#include "deploy/baton/liveness_watch.h"
 #include "deploy/baton/ready_file.h"
 #include "deploy/baton/router_client.h"
 
@@ -41,7 +42,15 @@ class UpWatch final : public ClusterWatch {
         clock_(clock),
         started_(clock.now()),
         poll_client_(plan.url, api_key, kPollTimeout),
-        answer_client_(plan.url, std::move(api_key), kAnswerTimeout) {}
+        answer_client_(plan.url, std::move(api_key), kAnswerTimeout) {
+    if (options.kill_stuck_after_s > 0) {
+      liveness_.emplace(
+          LivenessWatch::Options{
+              .stuck_after =
+                  config::scaled(plan.config, std::chrono::seconds(options.kill_stuck_after_s))},
+          clock);
+    }
+  }
   ~UpWatch() override {
     answer_client_.cancel();  // before the thread is joined
   }
@@ -72,6 +81,9 @@ class UpWatch final : public ClusterWatch {
   }
 
   void on_ready(const std::vector<RunningProgram>& programs) override {
+    if (liveness_) {
+      liveness_->set(programs);
+    }
     if (!options_.ready_file.empty()) {
       const Status written = write_atomically(options_.ready_file, ready_json(plan_.url, programs));
       if (!written.ok()) {
@@ -92,6 +104,11 @@ class UpWatch final : public ClusterWatch {
         request_stop();
       }
     }
+  }
+
+  int stuck_fd() const override { return liveness_ ? liveness_->fd() : -1; }
+  std::vector<StuckProgram> take_stuck() override {
+    return liveness_ ? liveness_->take() : std::vector<StuckProgram>();
   }
 
   // After the supervisor has ended.
@@ -147,6 +164,7 @@ class UpWatch final : public ClusterWatch {
   bool announced_ = false;
   RouterClient poll_client_;
   RouterClient answer_client_;
+  std::optional<LivenessWatch> liveness_;
   bool failed_ = false;  // written by answer_, read after it is joined
   std::jthread answer_;
 };

@@ -1,6 +1,7 @@
 """Every way to end a cluster, or a part of it."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -163,6 +164,22 @@ class Kill(unittest.TestCase):
             # The last prompt waits for all others on the one worker that is left.
             _, failed = self.kill(cluster, "p0", streams, expected, 3 * all_prompts_s)
         self.assertEqual(failed, 0, "the other prefill worker could take all prompts")
+
+    def test_a_worker_that_hangs(self):
+        # It is alive, so nothing ends it but baton up, as a liveness probe does.
+        asked = bodies(4, 60)
+        with Cluster("deploy/local-2p2d.yaml", sets=["router.local_prefill=never"],
+                     args=["--kill-stuck-after", "2"]) as cluster:
+            expected = solo(cluster, asked)
+            streams = Streams(cluster, asked).wait_begun()
+            hangs = cluster.process("d0")["pid"]
+            os.kill(hangs, signal.SIGSTOP)
+            for answer, want in zip(streams.results(), expected):
+                self.assertEqual(answer.ids, want, answer.why())
+            self.check_replaced(cluster, "d0", hangs)
+            line = re.search(r"a program hangs and is killed.*", cluster.log_text())
+            self.assertRegex(line[0], r'program=d0 reason="no answer: .*" for_s=[2-9]')
+            print(line[0])
 
     def test_the_only_decode_worker(self):
         # Nobody else can go on: the streams wait for its replacement.

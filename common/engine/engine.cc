@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/engine/cache_shape.h"
 #include "common/engine/divergence.h"
+#include "common/engine/memory_need.h"
 #include "common/engine/step.h"
 #include "common/kv_cache/prefault.h"
 #include "common/model/open_model.h"
@@ -100,11 +101,8 @@ Status Engine::State::load() {
   }
   BATON_ASSIGN_OR_RETURN(const model::SegmentPlan plan,
                          model::SegmentPlan::create(description, options.segments, team->ranks()));
-  const model::WeightPool pool = options.pool == EngineOptions::Pool::kPrefill
-                                     ? model::WeightPool::kPrefill
-                                     : model::WeightPool::kDecode;
   BATON_ASSIGN_OR_RETURN(
-      weights, model::Weights::load(std::move(opened.file), description, plan, pool,
+      weights, model::Weights::load(std::move(opened.file), description, plan, weight_pool(options),
                                     parallel_for(*team), {.folders = options.packed_folders}));
   BATON_ASSIGN_OR_RETURN(const kv_cache::KvLayout layout,
                          cache_layout(description, options.block_tokens));

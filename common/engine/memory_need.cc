@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/engine/cache_shape.h"
+#include "common/kernels/matmul/matmul.h"
 #include "common/model/architectures.h"
 #include "common/model/packed_store.h"
 #include "common/model/source_type.h"
@@ -15,11 +16,10 @@ using model_file::TensorInfo;
 
 constexpr uint64_t kProgramBytes = 64ull << 20;  // code, heap, transport buffers, logits
 
-uint64_t matrix_bytes(const TensorInfo& tensor, EngineOptions::Pool pool) {
+uint64_t matrix_bytes(const TensorInfo& tensor, model::WeightPool pool) {
   const kernels::WeightFormat format =
-      pool == EngineOptions::Pool::kPrefill
-          ? kernels::WeightFormat::kBf16Panels
-          : kernels::decode_format(model::source_type(tensor.type));
+      pool == model::WeightPool::kPrefill ? kernels::WeightFormat::kBf16Panels
+                                          : kernels::decode_format(model::source_type(tensor.type));
   return kernels::packed_bytes(format, static_cast<int>(tensor.rows()),
                                static_cast<int>(tensor.row_elements()));
 }
@@ -32,7 +32,7 @@ struct WeightSizes {
 
 // What describe() has checked: every tensor is one that the architecture names.
 WeightSizes weight_sizes(const model_file::ModelFile& file,
-                         const model::ModelDescription& description, EngineOptions::Pool pool) {
+                         const model::ModelDescription& description, model::WeightPool pool) {
   const model::Architecture* architecture = model::find_architecture(description.architecture);
   const auto name_of = [architecture](model::TensorRole role) {
     return model::tensor_name(model::tensor_rule(*architecture, role), 0);
@@ -50,7 +50,7 @@ WeightSizes weight_sizes(const model_file::ModelFile& file,
     } else if (tensor.name == head || tensor.name != embedding) {
       // The embedding's rows are read from the file; the head is the same in both pools.
       sizes.matrices +=
-          matrix_bytes(tensor, tensor.name == head ? EngineOptions::Pool::kDecode : pool);
+          matrix_bytes(tensor, tensor.name == head ? model::WeightPool::kDecode : pool);
       ++sizes.count;
     }
   }
@@ -62,10 +62,7 @@ WeightSizes weight_sizes(const model_file::ModelFile& file,
 bool is_packed(const EngineOptions& options, const std::string& model_name,
                const model::SegmentPlan& plan, const WeightSizes& sizes) {
   constexpr uint64_t kPage = 4096;
-  const model::WeightPool pool = options.pool == EngineOptions::Pool::kPrefill
-                                     ? model::WeightPool::kPrefill
-                                     : model::WeightPool::kDecode;
-  const std::string variant = model::packed_variant(pool, plan);
+  const std::string variant = model::packed_variant(weight_pool(options), plan);
   const uint64_t most =
       static_cast<uint64_t>(plan.ranks()) * (sizes.matrices + sizes.count * kPage);
   return model::has_packed_file(options.packed_folders, model_name, variant, sizes.matrices, most);
@@ -98,6 +95,15 @@ std::string text_of(const ProgramNeed& program) {
 
 }  // namespace
 
+model::WeightPool weight_pool(const EngineOptions& options) {
+  constexpr int kManyRows = 512;  // of a prompt
+  const bool blocks_are_quick = kernels::matmul_takes_codes(options.isa, options.arithmetic,
+                                                            kernels::WeightFormat::kQ8, kManyRows);
+  return options.pool == EngineOptions::Pool::kPrefill && !blocks_are_quick
+             ? model::WeightPool::kPrefill
+             : model::WeightPool::kDecode;
+}
+
 Result<MemoryNeed> memory_need(const EngineOptions& options) {
   BATON_ASSIGN_OR_RETURN(const model_file::ModelFile file,
                          model_file::ModelFile::open(options.model_path));
@@ -109,7 +115,7 @@ Result<MemoryNeed> memory_need(const EngineOptions& options) {
   BATON_ASSIGN_OR_RETURN(const model::SegmentPlan plan,
                          model::SegmentPlan::create(description, options.segments, ranks));
   MemoryNeed need;
-  const WeightSizes sizes = weight_sizes(file, description, options.pool);
+  const WeightSizes sizes = weight_sizes(file, description, weight_pool(options));
   need.weights =
       sizes.vectors + (is_packed(options, file.name(), plan, sizes) ? 0 : sizes.matrices);
   need.rest = rest_bytes(options, description);

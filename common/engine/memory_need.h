@@ -10,8 +10,13 @@
 
 #include "common/base/status.h"
 #include "common/engine/engine.h"
+#include "common/model/weights.h"
 
 namespace baton::engine {
+
+// The form in which an engine keeps its weights: that of its pool, but where the fast arithmetic
+// computes quickest from the file's blocks, these for a prefill pool, too.
+model::WeightPool weight_pool(const EngineOptions& options);
 
 // Bytes, all ranks together.
 struct MemoryNeed {

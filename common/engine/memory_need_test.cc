@@ -38,6 +38,20 @@ TEST(MemoryNeedTest, ForeseesWeightsAndPoolOfTheEngine) {
   }
 }
 
+TEST(MemoryNeedTest, KnowsTheFormOfWeightsInTheFastArithmetic) {
+  EngineSetup setup;
+  setup.isa = device::available_isas().back();
+  setup.arithmetic = Arithmetic::kFast;
+  setup.pool = EngineOptions::Pool::kPrefill;
+  const EngineOptions options = options_of(setup);
+  const std::unique_ptr<Engine> engine = make_engine(setup);
+  EXPECT_EQ(memory_need(options)->weights, engine->weight_bytes(0));
+  const bool tiles = setup.isa == device::Isa::kAmx;
+  EXPECT_EQ(weight_pool(options), kernels::has_fast_arithmetic(setup.isa) && !tiles
+                                      ? model::WeightPool::kDecode
+                                      : model::WeightPool::kPrefill);
+}
+
 TEST(MemoryNeedTest, LeavesOutWeightsThatLieInAPackedFile) {
   namespace fs = std::filesystem;
   const fs::path folder =

@@ -124,9 +124,12 @@ DecodeRun& DecodeRole::add_run(wire::RunBody body, Incarnation router) {
   run->beams = make_beams(body);
   run->body = std::move(body);
   by_request_[run->body.key.request] = run->id;
-  admission_.push_back(run->id);
   DecodeRun& added = *run;
   runs_.emplace(added.id, std::move(run));
+  const auto place = std::upper_bound(
+      admission_.begin(), admission_.end(), added.body.priority,
+      [this](int64_t mine, uint64_t other) { return mine < runs_.at(other)->body.priority; });
+  admission_.insert(place, added.id);
   return added;
 }
 

@@ -2,9 +2,10 @@
 
 // The scheduler of a decode worker: one continuous batch. Every step feeds each running choice its
 // last token, and beside them a chunk of prompts that are prefilled here, sized by time. Admission
-// is first come, first served over hand-overs and local prompts together. When blocks run out the
-// youngest lane is preempted and computed again later; nothing is admitted while one waits. Lives
-// on the worker loop's thread.
+// is over hand-overs and local prompts together: the most urgent first (RunBody::priority), equal
+// ones first come, first served. When blocks run out the youngest of the least urgent lanes is
+// preempted and computed again later; while one waits nothing is admitted that is not more urgent.
+// Lives on the worker loop's thread.
 //
 // decode_role.cc: requests, results, ends. decode_tickets.cc: admission and hand-over.
 // decode_steps.cc: the batch. decode_beams.cc: choices that are beams.
@@ -62,6 +63,7 @@ class DecodeRole final : public worker::Role {
 
   // Admission and hand-over.
   void admit();
+  bool may_overtake_preempted(const DecodeRun& run) const;
   bool try_admit(DecodeRun& run);
   // `held`: blocks that were found and count as available no more.
   bool fits(const DecodeRun& run, const kv_cache::PerGroup<int>& found, int kv_tokens,
@@ -79,6 +81,7 @@ class DecodeRole final : public worker::Role {
 
   // Steps.
   SequenceId new_sequence() { return SequenceId{next_sequence_++}; }
+  std::vector<Lane*> by_urgency() const;
   Lane& add_lane(worker::Sequence sequence, DecodeRun& run, int choice);
   void fork_ready(engine::BatchPlan& plan);
   void fork(DecodeRun& run, engine::BatchPlan& plan);
@@ -121,7 +124,7 @@ class DecodeRole final : public worker::Role {
   std::unordered_map<uint64_t, std::unique_ptr<DecodeRun>> runs_;
   std::unordered_map<RequestId, uint64_t> by_request_;  // closing runs are not in it
   std::unordered_map<uint64_t, uint64_t> by_reservation_;
-  std::deque<uint64_t> admission_;
+  std::deque<uint64_t> admission_;  // by priority; equal ones in order of arrival
   Lanes lanes_;
   int preempted_ = 0;
   int slots_ = 0;    // sums over the admitted runs

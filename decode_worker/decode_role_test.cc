@@ -248,6 +248,74 @@ TEST_F(DecodeRoleTest, PreemptionChangesNoTokenAndEndsForEveryone) {
   }
 }
 
+TEST_F(DecodeRoleTest, TheMostUrgentIsAdmittedFirstAndEqualOnesInOrderOfArrival) {
+  HostSetup setup;
+  setup.max_batch_sequences = 1;
+  start(setup);
+  const std::vector<int64_t> priorities = {0, 3, 0, -2, 3, -1};
+  for (uint64_t n = 1; n <= priorities.size(); ++n) {
+    wire::RunBody request = body(n, 10, 1);
+    request.priority = priorities[n - 1];
+    run(request);
+  }
+  ASSERT_TRUE(until_paused([&] { return running() + waiting() == 6; }));
+  ASSERT_TRUE(until([&] { return router_.tokens.size() == 6; }));
+  std::vector<uint64_t> order;
+  for (const wire::Tokens& tokens : router_.tokens) {
+    order.push_back(tokens.key.request.value.lo);
+  }
+  // The first had its place before the others came, or is one of two equal ones.
+  EXPECT_EQ(std::erase(order, 1u), 1u);
+  EXPECT_EQ(order, (std::vector<uint64_t>{4, 6, 3, 2, 5}));
+}
+
+// Two grow until the blocks are enough for one of them.
+TEST_F(DecodeRoleTest, TheLessUrgentIsPreemptedAlsoWhenItIsOlder) {
+  HostSetup setup;
+  setup.blocks = 6;
+  uint64_t id = 1;
+  for (const int64_t older : {0, 1}) {
+    start(setup);
+    wire::RunBody first = body(id++, 60, 100);
+    wire::RunBody second = body(id++, 60, 90);
+    first.priority = older;
+    run(first);
+    ASSERT_TRUE(until([&] { return router_.output(first.key.request).size() > 1; }));
+    run(second);
+    ASSERT_TRUE(until([&] { return finished(first) || finished(second); }));
+    EXPECT_EQ(finished(second), older > 0);
+    ASSERT_TRUE(until([&] { return finished(first) && finished(second); }));
+    EXPECT_GT(host_->metric(metrics::MetricId::kPreemptions), 0);
+    expect_right(first);
+    expect_right(second);
+    expect_all_free();
+  }
+}
+
+TEST_F(DecodeRoleTest, AnUrgentRequestOvertakesThePreempted) {
+  HostSetup setup;
+  setup.blocks = 7;
+  start(setup);
+  const wire::RunBody first = body(1, 60, 110);
+  const wire::RunBody second = body(2, 60, 110);
+  run(first);
+  run(second);
+  ASSERT_TRUE(until([&] { return host_->metric(metrics::MetricId::kPreemptions) > 0; }));
+  wire::RunBody usual = body(3, 10, 5);
+  wire::RunBody urgent = body(4, 10, 5);
+  urgent.priority = -1;
+  run(usual);
+  run(urgent);
+  ASSERT_TRUE(until([&] { return finished(urgent); }));
+  EXPECT_FALSE(finished(first));
+  EXPECT_TRUE(router_.output(usual.key.request).empty());
+  ASSERT_TRUE(until([&] { return finished(first) && finished(second) && finished(usual); }));
+  for (const wire::RunBody& request : {first, second, usual, urgent}) {
+    expect_right(request);
+  }
+  expect_all_free();
+}
+
 TEST_F(DecodeRoleTest, PreemptionLosesNoPromptLogprob) {
   HostSetup setup;
   setup.blocks = 12;

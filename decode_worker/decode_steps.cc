@@ -26,6 +26,21 @@ void ask_for_samples(Lane& lane, engine::SequencePlan& entry) {
 
 }  // namespace
 
+// The most urgent first, and of equal ones the oldest: who gets blocks, and from the other end who
+// loses them. One order for both, or two lanes could take each other's blocks for ever.
+std::vector<Lane*> DecodeRole::by_urgency() const {
+  std::vector<Lane*> out;
+  out.reserve(lanes_.size());
+  for (const auto& [id, lane] : lanes_) {
+    out.push_back(lane.get());
+  }
+  std::sort(out.begin(), out.end(), [](const Lane* a, const Lane* b) {
+    return std::pair(a->run.body.priority, a->sequence.id()) <
+           std::pair(b->run.body.priority, b->sequence.id());
+  });
+  return out;
+}
+
 Lane& DecodeRole::add_lane(worker::Sequence sequence, DecodeRun& run, int choice) {
   const SequenceId id = sequence.id();
   ++run.lanes;
@@ -42,8 +57,9 @@ void DecodeRole::fork_ready(engine::BatchPlan& plan) {
       ready.push_back(run.get());
     }
   }
-  std::sort(ready.begin(), ready.end(),
-            [](const DecodeRun* a, const DecodeRun* b) { return a->id < b->id; });
+  std::sort(ready.begin(), ready.end(), [](const DecodeRun* a, const DecodeRun* b) {
+    return std::pair(a->body.priority, a->id) < std::pair(b->body.priority, b->id);
+  });
   for (DecodeRun* run : ready) {
     run->beams != nullptr ? fork_beams(*run, plan) : fork(*run, plan);
   }
@@ -109,10 +125,10 @@ bool DecodeRole::can_resume(const worker::Sequence& sequence,
 }
 
 void DecodeRole::resume_preempted() {
-  for (auto& [id, lane] : lanes_) {
-    if (preempted_ == 0) {
-      return;
-    }
+  if (preempted_ == 0) {
+    return;
+  }
+  for (Lane* lane : by_urgency()) {
     if (!lane->preempted || lane->waits()) {
       continue;
     }
@@ -123,7 +139,7 @@ void DecodeRole::resume_preempted() {
     kv_cache::BlockPools::Hit hit =
         env_.blocks.match(sequence.tokens(), usable, lane->run.body.cache_salt);
     if (!can_resume(sequence, hit)) {
-      return;  // the oldest first: a younger one does not overtake it
+      return;  // in this order: one that needs less does not overtake it
     }
     sequence.adopt(std::move(hit.blocks), hit.tokens);
     BATON_CHECK(sequence.reserve(sequence.size(), env_.blocks).ok(), "blocks counted wrongly");
@@ -132,11 +148,12 @@ void DecodeRole::resume_preempted() {
   }
 }
 
-// Preempts the youngest lane that no plan uses, so that `lane` gets a block. False when that is
-// `lane` itself, or when nothing can be given.
+// Preempts the youngest of the least urgent lanes that no plan uses, so that `lane` gets a block.
+// False when that is `lane` itself, or when nothing can be given.
 bool DecodeRole::make_room(const Lane& lane) {
-  for (auto it = lanes_.rbegin(); it != lanes_.rend(); ++it) {
-    Lane& victim = *it->second;
+  const std::vector<Lane*> lanes = by_urgency();
+  for (auto it = lanes.rbegin(); it != lanes.rend(); ++it) {
+    Lane& victim = **it;
     if (victim.preempted || victim.fed_in_step > 0 || victim.closed) {
       continue;
     }
@@ -167,7 +184,7 @@ bool DecodeRole::feed(Lane& lane, int count, engine::BatchPlan& plan) {
 }
 
 void DecodeRole::feed_decoding(engine::BatchPlan& plan) {
-  for (auto& [id, lane] : lanes_) {
+  for (Lane* lane : by_urgency()) {
     if (!lane->preempted && !lane->closed && lane->sequence.pending() == 1) {
       feed(*lane, 1, plan);
     }
@@ -190,7 +207,7 @@ int DecodeRole::chunk_for(const Lane& lane, int budget) const {
 
 void DecodeRole::feed_prompts(engine::BatchPlan& plan) {
   int budget = sizer_.budget();
-  for (auto& [id, lane] : lanes_) {
+  for (Lane* lane : by_urgency()) {
     if (budget <= 0) {
       return;
     }
@@ -217,9 +234,9 @@ std::unique_ptr<engine::BatchPlan> DecodeRole::plan_step() {
   }
   if (plan->sequences.empty() && preempted_ > 0 && preempted_ == static_cast<int>(lanes_.size())) {
     // Alone in the pool and still too large: it can never go on.
-    Lane& oldest = *std::find_if(lanes_.begin(), lanes_.end(), [](const auto& lane) {
-                      return !lane.second->waits();
-                    })->second;
+    const std::vector<Lane*> lanes = by_urgency();
+    const Lane& oldest =
+        **std::find_if(lanes.begin(), lanes.end(), [](const Lane* lane) { return !lane->waits(); });
     // Of windows it never needs more than it did at its start.
     const kv_cache::BlockPool& pool = env_.blocks.pool(0);
     if (env_.blocks.group(0).kind == kv_cache::CacheKind::kFull &&

@@ -1,4 +1,4 @@
-// Admission (first come, first served) and the receiving side of the hand-over.
+// Admission (by priority, then first come, first served) and the receiving side of the hand-over.
 
 #include <algorithm>
 #include <span>
@@ -89,10 +89,18 @@ void DecodeRole::on_reserve(kv_transfer::ReserveArrived reserve) {
 
 // ---------------------------------------------------------------- admission
 
+// What is admitted takes blocks for which the preempted lanes wait.
+bool DecodeRole::may_overtake_preempted(const DecodeRun& run) const {
+  return preempted_ == 0 || std::all_of(lanes_.begin(), lanes_.end(), [&run](const auto& entry) {
+           const Lane& lane = *entry.second;
+           return !lane.preempted || run.body.priority < lane.run.body.priority;
+         });
+}
+
 void DecodeRole::admit() {
-  while (!admission_.empty() && preempted_ == 0) {
+  while (!admission_.empty()) {
     DecodeRun& run = *runs_.at(admission_.front());
-    if (!try_admit(run)) {
+    if (!may_overtake_preempted(run) || !try_admit(run)) {
       break;
     }
     admission_.pop_front();

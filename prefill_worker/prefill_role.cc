@@ -154,8 +154,8 @@ void PrefillRole::accept(wire::Prefill request, Incarnation router) {
         worker::make_sampler(run->request.body, choice, model.vocab, model.max_context, grammar));
   }
   by_request_[key.request] = id;
-  waiting_.push_back(id);
   runs_.emplace(id, std::move(run));
+  queue(waiting_, id);
 }
 
 void PrefillRole::cancel(const wire::Cancel& asked) {
@@ -233,6 +233,32 @@ bool PrefillRole::try_start(PrefillRun& run) {
   return true;
 }
 
+// Behind all that are as urgent or more.
+void PrefillRole::queue(std::deque<SequenceId>& runs, SequenceId id) const {
+  const auto place =
+      std::upper_bound(runs.begin(), runs.end(), priority(id),
+                       [this](int64_t mine, SequenceId other) { return mine < priority(other); });
+  runs.insert(place, id);
+}
+
+// The first that waits takes its place among those that compute. False when it has no room.
+bool PrefillRole::start_next() {
+  PrefillRun& run = *runs_.at(waiting_.front());
+  if (!try_start(run)) {
+    return false;
+  }
+  waiting_.pop_front();
+  if (run.needs_decode() && run.request.decodes.empty()) {
+    fail(run, unavailable("no decode worker to hand over to"));
+    return true;
+  }
+  if (run.needs_decode()) {
+    open_transfer(run);
+  }
+  queue(computing_, run.sequence.id());
+  return true;
+}
+
 void PrefillRole::feed(PrefillRun& run, int count, engine::BatchPlan& plan) {
   const bool last = count == run.sequence.pending();
   const int written = run.sequence.computed() + count;
@@ -269,27 +295,18 @@ std::unique_ptr<engine::BatchPlan> PrefillRole::plan_step() {
     feed(run, count, *plan);
     budget -= count;
   };
-  for (const SequenceId id : computing_) {
-    if (!room()) {
+  bool may_start = true;
+  for (size_t next = 0; room();) {
+    const bool begun = next < computing_.size();
+    const bool overtakes =
+        begun && !waiting_.empty() && priority(waiting_.front()) < priority(computing_[next]);
+    if (may_start && !waiting_.empty() && (!begun || overtakes)) {
+      may_start = start_next();  // it stands at `next` then: behind it are only less urgent ones
+    } else if (begun) {
+      feed_some(*runs_.at(computing_[next++]));
+    } else {
       break;
     }
-    feed_some(*runs_.at(id));
-  }
-  while (room() && !waiting_.empty()) {
-    PrefillRun& run = *runs_.at(waiting_.front());
-    if (!try_start(run)) {
-      break;
-    }
-    waiting_.pop_front();
-    if (run.needs_decode()) {
-      if (run.request.decodes.empty()) {
-        fail(run, unavailable("no decode worker to hand over to"));
-        continue;
-      }
-      open_transfer(run);
-    }
-    computing_.push_back(run.sequence.id());
-    feed_some(run);
   }
   return plan->sequences.empty() ? nullptr : std::move(plan);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// The scheduler of a prefill worker: first come, first served; chunks sized by time; several short
+// The scheduler of a prefill worker: the most urgent first (RunBody::priority), equal ones first
+// come, first served; chunks sized by time; several short
 // prompts in one step. A prompt is started only when all its blocks fit, and is never preempted.
 // When it starts, the decode worker is asked for room; layers are pushed while later ones are
 // computed. Lives on the worker loop's thread.
@@ -57,6 +58,9 @@ class PrefillRole final : public worker::Role {
   PrefillRun* find_transfer(kv_transfer::TransferId id);
 
   // Steps.
+  int64_t priority(SequenceId id) const { return runs_.at(id)->request.body.priority; }
+  void queue(std::deque<SequenceId>& runs, SequenceId id) const;
+  bool start_next();
   bool try_start(PrefillRun& run);
   int window_need(const PrefillRun& run) const;
   void feed(PrefillRun& run, int count, engine::BatchPlan& plan);
@@ -85,8 +89,9 @@ class PrefillRole final : public worker::Role {
   std::unordered_map<SequenceId, std::unique_ptr<PrefillRun>> runs_;
   std::unordered_map<RequestId, SequenceId> by_request_;  // closing runs are not in it
   std::unordered_map<kv_transfer::TransferId, SequenceId> by_transfer_;
+  // Both by priority; equal ones in order of arrival, or of their start.
   std::deque<SequenceId> waiting_;
-  std::deque<SequenceId> computing_;  // in order of start
+  std::deque<SequenceId> computing_;
   std::vector<StepPush> step_pushes_;
   int window_promised_ = 0;  // blocks of each window group, sum over the runs that started
   uint64_t next_sequence_ = 1;

@@ -38,18 +38,50 @@ Result<ApiKeys::Keys> ApiKeys::read(const std::string& path) {
     return not_found("router.api_keys_file: cannot read '" + path + "'");
   }
   Keys keys;
+  int number = 0;
   for (std::string line; std::getline(file, line);) {
+    ++number;
     if (!line.empty() && line.back() == '\r') {
       line.pop_back();
     }
-    if (!line.empty() && line[0] != '#') {
-      keys.push_back(line);
+    if (line.empty() || line[0] == '#') {
+      continue;
     }
+    Result<Entry> entry = parse(line);
+    if (!entry.ok()) {
+      return invalid_argument("router.api_keys_file: '" + path + "' line " +
+                              std::to_string(number) + ": " + entry.status().message());
+    }
+    keys.push_back(std::move(entry).value());
   }
   if (keys.empty()) {
     return invalid_argument("router.api_keys_file: '" + path + "' has no key");
   }
   return keys;
+}
+
+// The key itself is not repeated in messages.
+Result<ApiKeys::Entry> ApiKeys::parse(std::string_view line) {
+  constexpr std::string_view kSpaces = " \t";
+  const auto next_word = [&line, kSpaces] {
+    line.remove_prefix(std::min(line.size(), line.find_first_not_of(kSpaces)));
+    const std::string_view word = line.substr(0, line.find_first_of(kSpaces));
+    line.remove_prefix(word.size());
+    return word;
+  };
+  Entry entry;
+  entry.key = next_word();
+  if (entry.key.empty()) {
+    return invalid_argument("there is no key");
+  }
+  for (std::string_view word = next_word(); !word.empty(); word = next_word()) {
+    if (word != "priority") {
+      return invalid_argument("after the key only 'priority' may stand, not '" + std::string(word) +
+                              "'");
+    }
+    entry.rights.priority = true;
+  }
+  return entry;
 }
 
 // The file is read without the lock: others go on with the keys as they were.
@@ -67,9 +99,9 @@ void ApiKeys::look() {
   keys_ = std::make_shared<const Keys>(std::move(keys).value());
 }
 
-bool ApiKeys::accepts(std::string_view key) {
+std::optional<KeyRights> ApiKeys::rights(std::string_view key) {
   if (keyless()) {
-    return true;
+    return KeyRights();
   }
   look();
   std::shared_ptr<const Keys> keys;
@@ -77,11 +109,13 @@ bool ApiKeys::accepts(std::string_view key) {
     const MutexLock lock(mutex_);
     keys = keys_;
   }
-  bool accepted = false;
-  for (const std::string& known : *keys) {
-    accepted |= equal_in_constant_time(key, known);
+  std::optional<KeyRights> found;
+  for (const Entry& known : *keys) {
+    if (equal_in_constant_time(key, known.key)) {
+      found = known.rights;
+    }
   }
-  return accepted;
+  return found;
 }
 
 }  // namespace baton::router

@@ -1,13 +1,15 @@
 #pragma once
 
-// The API keys of clients, from a file that may change while the router runs: one key a line; empty
-// lines and those that begin with '#' are skipped.
+// The API keys of clients, from a file that may change while the router runs: one key a line, after
+// it, with spaces between, what its holder may do beyond asking ("priority"); empty lines and those
+// that begin with '#' are skipped.
 //
-// accepts() may be called from any thread. At most once a second one of its callers looks whether
+// rights() may be called from any thread. At most once a second one of its callers looks whether
 // the file is another one than before and reads it. A file that cannot be read, or that has no key,
 // changes nothing and is logged, so that a bad edit locks nobody out and lets nobody in.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,10 @@
 
 namespace baton::router {
 
+struct KeyRights {
+  bool priority = false;  // may say how urgent a request is
+};
+
 class ApiKeys {
  public:
   // An empty path: no key is asked for. not_found or invalid_argument naming the file otherwise.
@@ -28,15 +34,21 @@ class ApiKeys {
   // Nobody needs a key. Never changes.
   bool keyless() const { return path_.empty(); }
 
-  // Takes the same time whatever the key is.
-  bool accepts(std::string_view key);
+  // None: the key is not of the file. Takes the same time whatever the key is. Where nobody needs a
+  // key everybody has the same rights: none of those that a key can give.
+  std::optional<KeyRights> rights(std::string_view key);
 
  private:
-  using Keys = std::vector<std::string>;
+  struct Entry {
+    std::string key;
+    KeyRights rights;
+  };
+  using Keys = std::vector<Entry>;
 
   ApiKeys(std::string path, const Clock& clock)
       : path_(std::move(path)), watched_({path_}, clock) {}
   static Result<Keys> read(const std::string& path);
+  static Result<Entry> parse(std::string_view line);
   void look();
 
   const std::string path_;

@@ -39,18 +39,32 @@ class ApiKeysTest : public testing::Test {
 TEST_F(ApiKeysTest, WithoutAFileEverybodyMayAsk) {
   const auto keys = ApiKeys::open("", clock_).value();
   EXPECT_TRUE(keys->keyless());
-  EXPECT_TRUE(keys->accepts(""));
+  EXPECT_TRUE(keys->rights("").has_value());
 }
 
 TEST_F(ApiKeysTest, TakesEachKeyOfTheFileAndNothingElse) {
   write("# of March\nfirst\r\n\nsecond\n");
   const auto keys = open();
   EXPECT_FALSE(keys->keyless());
-  EXPECT_TRUE(keys->accepts("first"));
-  EXPECT_TRUE(keys->accepts("second"));
+  EXPECT_TRUE(keys->rights("first").has_value());
+  EXPECT_TRUE(keys->rights("second").has_value());
   for (const char* wrong : {"", "firs", "first ", "firstfirst", "# of March", "third"}) {
-    EXPECT_FALSE(keys->accepts(wrong)) << wrong;
+    EXPECT_FALSE(keys->rights(wrong).has_value()) << wrong;
   }
+}
+
+TEST_F(ApiKeysTest, AKeyMayGiveTheRightToSetAPriority) {
+  write("  usual \nurgent  priority\ttwice priority priority\n");
+  EXPECT_EQ(ApiKeys::open(path_, clock_).status(),
+            invalid_argument("router.api_keys_file: '" + path_ +
+                             "' line 2: after the key only 'priority' may stand, not 'twice'"));
+  write("  usual \nurgent  priority\t\r\ntwice priority priority\n");
+  const auto keys = open();
+  EXPECT_FALSE(keys->rights("usual").value().priority);
+  EXPECT_TRUE(keys->rights("urgent").value().priority);
+  EXPECT_TRUE(keys->rights("twice").value().priority);
+  EXPECT_FALSE(keys->rights("urgent  priority\t").has_value());
+  EXPECT_FALSE(ApiKeys::open("", clock_).value()->rights("urgent").value().priority);
 }
 
 TEST_F(ApiKeysTest, CannotStartWithoutAKey) {
@@ -65,10 +79,10 @@ TEST_F(ApiKeysTest, AChangedFileCountsAfterASecond) {
   write("old\n");
   const auto keys = open();
   write("new\n");
-  EXPECT_TRUE(keys->accepts("old"));
+  EXPECT_TRUE(keys->rights("old").has_value());
   clock_.advance(1s);
-  EXPECT_TRUE(keys->accepts("new"));
-  EXPECT_FALSE(keys->accepts("old"));
+  EXPECT_TRUE(keys->rights("new").has_value());
+  EXPECT_FALSE(keys->rights("old").has_value());
 }
 
 TEST_F(ApiKeysTest, ABadFileChangesNothing) {
@@ -76,15 +90,15 @@ TEST_F(ApiKeysTest, ABadFileChangesNothing) {
   const auto keys = open();
   write("# empty\n");
   clock_.advance(1s);
-  EXPECT_TRUE(keys->accepts("old"));
+  EXPECT_TRUE(keys->rights("old").has_value());
   std::filesystem::remove(path_);
   clock_.advance(1s);
-  EXPECT_TRUE(keys->accepts("old"));
-  EXPECT_FALSE(keys->accepts(""));
+  EXPECT_TRUE(keys->rights("old").has_value());
+  EXPECT_FALSE(keys->rights("").has_value());
   write("new\n");
   clock_.advance(1s);
-  EXPECT_TRUE(keys->accepts("new"));
-  EXPECT_FALSE(keys->accepts("old"));
+  EXPECT_TRUE(keys->rights("new").has_value());
+  EXPECT_FALSE(keys->rights("old").has_value());
 }
 
 }  // namespace

@@ -138,17 +138,17 @@ http::Headers Endpoint::answer_headers(const http::Request& request) const {
   return headers;
 }
 
-bool Endpoint::key_accepted(const http::Request& request) const {
+std::optional<KeyRights> Endpoint::rights(const http::Request& request) const {
   if (options_.api_keys->keyless()) {
-    return true;
+    return options_.api_keys->rights({});
   }
   std::string_view given = request.headers.get("Authorization");
   constexpr std::string_view kScheme = "bearer ";
   if (given.size() < kScheme.size() ||
       !http::equals_ignoring_case(given.substr(0, kScheme.size()), kScheme)) {
-    return false;
+    return std::nullopt;
   }
-  return options_.api_keys->accepts(given.substr(kScheme.size()));
+  return options_.api_keys->rights(given.substr(kScheme.size()));
 }
 
 // ---------------------------------------------------------------- paths
@@ -280,7 +280,7 @@ void Endpoint::count_error(StatusCode code) const {
   registry_.counter(metrics::MetricId::kRequestErrors, {status_code_info(code).label}).add();
 }
 
-void Endpoint::complete(const http::Request& request, http::Headers headers,
+void Endpoint::complete(const http::Request& request, KeyRights rights, http::Headers headers,
                         const std::shared_ptr<http::Responder>& responder) const {
   const TimePoint arrived = clock_.now();
   Exchange::Options exchange;
@@ -290,6 +290,10 @@ void Endpoint::complete(const http::Request& request, http::Headers headers,
     count_error(fault.status.code());
     refused = fault_response(fault);
   } else {
+    if (exchange.request.priority != 0 && !rights.priority) {
+      exchange.request.priority = 0;
+      exchange.request.ignored.insert(exchange.request.ignored.begin(), "priority");
+    }
     std::string ignored;
     for (const std::string& field : exchange.request.ignored) {
       ignored += (ignored.empty() ? "" : ", ") + field;
@@ -348,7 +352,8 @@ void Endpoint::handle(http::Request request,
   }
   const bool open = one_of(path, {"/health", "/livez", "/readyz"}) ||
                     (one_of(path, {"/metrics", kTargets}) && !options_.config->metrics_need_key);
-  if (!open && !key_accepted(request)) {
+  const std::optional<KeyRights> rights = open ? KeyRights() : this->rights(request);
+  if (!rights) {
     count_error(StatusCode::kUnauthenticated);
     answer(http::error_response(unauthenticated("the API key is missing or wrong"), "",
                                 "invalid_api_key"));
@@ -368,7 +373,7 @@ void Endpoint::handle(http::Request request,
     } else if (path == "/detokenize") {
       answer(detokenize(request.body, *options_.model.tokenizer));
     } else {
-      complete(request, headers, responder);
+      complete(request, *rights, headers, responder);
     }
     return;
   }

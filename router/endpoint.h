@@ -5,6 +5,7 @@
 // of threads may use it. docs/api.md lists paths and fields.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,12 +37,13 @@ class Endpoint {
 
  private:
   using Answer = http::Response;
-  bool key_accepted(const http::Request& request) const;
+  // None: the request has no key that is known.
+  std::optional<KeyRights> rights(const http::Request& request) const;
   bool origin_accepted(const http::Request& request) const;
   bool content_type_accepted(const http::Request& request) const;
   Answer probe(const std::string& path) const;
   Answer models(const std::string& path) const;
-  void complete(const http::Request& request, http::Headers headers,
+  void complete(const http::Request& request, KeyRights rights, http::Headers headers,
                 const std::shared_ptr<http::Responder>& responder) const;
   void count_error(StatusCode code) const;
   ApiFault read_request(const http::Request& request, ApiRequest& out) const;

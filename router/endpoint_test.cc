@@ -169,6 +169,21 @@ TEST_F(EndpointTest, NamesFieldsThatItIgnored) {
   EXPECT_EQ(registry_.counter(metrics::MetricId::kIgnoredRequestFields, {"zoom"}).value(), 1);
 }
 
+TEST_F(EndpointTest, APriorityCountsOnlyWithAKeyThatMaySetIt) {
+  start({"usual", "urgent priority"});
+  const auto ignored = [this](const std::string& key, const std::string& priority) {
+    const http::Response got =
+        ask("POST", kCompletions, R"({"prompt":"x","zoom":1,"priority":)" + priority + "}",
+            {{"Authorization", "Bearer " + key}});
+    EXPECT_EQ(got.status, 200) << got.body;
+    return std::string(got.headers.get("x-baton-ignored"));
+  };
+  EXPECT_EQ(ignored("urgent", "-5"), "zoom");
+  EXPECT_EQ(ignored("usual", "-5"), "priority, zoom");
+  EXPECT_EQ(ignored("usual", "0"), "zoom") << "asks for nothing";
+  EXPECT_EQ(registry_.counter(metrics::MetricId::kIgnoredRequestFields, {"priority"}).value(), 1);
+}
+
 TEST_F(EndpointTest, RefusesBadRequestsInTheShapeOfTheApi) {
   start();
   http::Response got = ask("POST", kCompletions, "{");

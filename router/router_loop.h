@@ -81,6 +81,14 @@ class RouterLoop {
   void run();
 
  private:
+  struct Parked {  // a run without a place
+    RequestId run;
+    std::string moved_because;
+    TimePoint until{};
+    TimePoint from{};  // not placed before: a pause between attempts
+    int64_t priority = 0;
+  };
+
   // Commands.
   void take_commands();
   void refuse_commands();
@@ -114,6 +122,7 @@ class RouterLoop {
   // place(), or a place in the queue of those that wait for a worker (router_waits.cc).
   Status place_or_park(RouterRun& run, const std::string& moved_because = {});
   void retry_parked(TimePoint now);
+  void park(Parked waiting);
   // resource_exhausted for a request whose first token would come too late (router.slo_ttft). One
   // that has begun, or that nothing waits before, is never refused.
   Status check_in_time(const RouterRun& run, const Placement& placement);
@@ -152,12 +161,6 @@ class RouterLoop {
   // After so many deaths a run is tried alone; one more and it is held to be their cause.
   static constexpr int kSuspectDeaths = 2;
 
-  struct Parked {  // a run without a place
-    RequestId run;
-    std::string moved_because;
-    TimePoint until;
-    TimePoint from{};  // not placed before: a pause between attempts
-  };
   struct Alone {  // the one run that is tried alone, and the worker that is kept for it
     RequestId run;
     Incarnation worker;
@@ -182,7 +185,7 @@ class RouterLoop {
   std::unordered_map<RequestId, std::unique_ptr<RouterRun>> runs_;
   LoadWindow load_;
   RequestHistory history_;
-  std::vector<Parked> parked_;
+  std::vector<Parked> parked_;  // by priority, equal ones in order of arrival
   std::optional<Alone> alone_;
   bool worker_ended_ = false;  // a process has ended, by its descriptor
   TimePoint last_death_{};

@@ -226,7 +226,10 @@ void RouterLoop::restart(RouterRun& run, const Status& why, std::string_view rea
   run.held.clear();
   const bool moved = run.emitted();
   if (pause > Duration::zero()) {
-    parked_.push_back({run.key().request, why.message(), {}, clock_.now() + pause});
+    park({.run = run.key().request,
+          .moved_because = why.message(),
+          .from = clock_.now() + pause,
+          .priority = run.body.priority});
   } else if (const Status status = place_or_park(run, why.message()); !status.ok()) {
     fail_exchange(run.exchange, status.code() == StatusCode::kUnavailable ? why : status,
                   retry_after_ms());

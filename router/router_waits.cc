@@ -29,8 +29,18 @@ Status RouterLoop::place_or_park(RouterRun& run, const std::string& moved_becaus
   if (now >= until) {
     return status;
   }
-  parked_.push_back({run.key().request, moved_because, until});
+  park({.run = run.key().request,
+        .moved_because = moved_because,
+        .until = until,
+        .priority = run.body.priority});
   return Status();
+}
+
+void RouterLoop::park(Parked waiting) {
+  const auto at =
+      std::upper_bound(parked_.begin(), parked_.end(), waiting.priority,
+                       [](int64_t mine, const Parked& other) { return mine < other.priority; });
+  parked_.insert(at, std::move(waiting));
 }
 
 void RouterLoop::retry_parked(TimePoint now) {
@@ -41,14 +51,14 @@ void RouterLoop::retry_parked(TimePoint now) {
       continue;  // its client left, or a sibling failed
     }
     if (now < waiting.from) {
-      parked_.push_back(std::move(waiting));
+      park(std::move(waiting));
       continue;
     }
     const bool paused = waiting.from != TimePoint{};
     const Status status =
         paused ? place_or_park(*run, waiting.moved_because) : place(*run, waiting.moved_because);
     if (!paused && status.code() == StatusCode::kUnavailable && now < waiting.until) {
-      parked_.push_back(std::move(waiting));
+      park(std::move(waiting));
     } else if (!status.ok()) {
       const bool lost = status.code() == StatusCode::kUnavailable && !waiting.moved_because.empty();
       fail_exchange(run->exchange, lost ? worker_lost(waiting.moved_because) : status,

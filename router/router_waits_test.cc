@@ -93,6 +93,32 @@ TEST_F(RouterWaitsTest, AMovedStreamWaitsForTheOnlyDecodeWorkerToComeBack) {
   EXPECT_EQ(answer->body().find("error"), std::string::npos);
 }
 
+TEST_F(RouterWaitsTest, TheMostUrgentGetAWorkerFirst) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  EXPECT_TRUE(eventually([&] { return loop_->health().ready.load(); }));
+  p0->send(wire::Goodbye{p0->id()});
+  EXPECT_TRUE(eventually([&] { return !loop_->health().ready.load(); }));
+  std::vector<std::shared_ptr<FakeResponder>> answers;
+  for (const char* priority : {"0", "7", "0", "-3"}) {
+    answers.push_back(post(R"(,"priority":)" + std::string(priority) + R"(,"seed":)" +
+                           std::to_string(answers.size())));
+  }
+  const auto p1 = worker(wire::Role::kPrefill, 1);
+  std::vector<std::pair<int64_t, uint64_t>> order;  // priority, seed
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const auto prefill = p1->next<wire::Prefill>();
+    ASSERT_TRUE(prefill);
+    order.emplace_back(prefill->body.priority, prefill->body.sampling.seed);
+    d0->tokens(prefill->body.key, 0, {10}, wire::FinishReason::kStop);
+  }
+  EXPECT_EQ(order, (std::vector<std::pair<int64_t, uint64_t>>{{-3, 3}, {0, 0}, {0, 2}, {7, 1}}));
+  for (const auto& answer : answers) {
+    EXPECT_TRUE(answer->wait_done());
+  }
+}
+
 TEST_F(RouterWaitsTest, ANewRequestWaitsToo) {
   start();
   const auto p0 = worker(wire::Role::kPrefill, 0);

@@ -32,8 +32,8 @@ std::vector<Row> router_rows(Router& router) {
        Form::kAddress},
       {"router", "control", &router.control, "Where workers register.", Form::kControl},
       {"router", "api_keys_file", &router.api_keys_file,
-       "File with one API key a line, read again when it changes. Required beyond loopback, unless "
-       "allow_keyless."},
+       "File with one API key a line, behind it `priority` if its holder may use that field; read "
+       "again when it changes. Required beyond loopback, unless allow_keyless."},
       {"router", "allow_keyless", &router.allow_keyless, "Serve without keys beyond loopback."},
       {"router", "tls_certificate_file", &router.tls_certificate_file,
        "PEM file with the certificate and those between it and the root. With it listen speaks "

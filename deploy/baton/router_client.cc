@@ -269,11 +269,10 @@ Result<std::string> first_api_key(const std::string& path) {
     return not_found("cannot read the API keys in " + path);
   }
   for (std::string line; std::getline(file, line);) {
-    if (line.ends_with('\r')) {
-      line.pop_back();
-    }
-    if (!line.empty() && line[0] != '#') {
-      return line;
+    constexpr const char* kSpaces = " \t\r";  // what stands behind a key are its rights
+    const size_t first = line.find_first_not_of(kSpaces);
+    if (first != std::string::npos && line[0] != '#') {
+      return line.substr(first, line.find_first_of(kSpaces, first) - first);
     }
   }
   return invalid_argument(path + " holds no API key");

@@ -179,6 +179,7 @@ TEST(ReadyFileTest, ReplacesTheWholeFile) {
 TEST(ApiKeyTest, TakesTheFirstKeyOfAFile) {
   const TempFolder folder;
   EXPECT_EQ(first_api_key(folder.write("keys", "# mine\n\nabc\r\ndef\n")).value(), "abc");
+  EXPECT_EQ(first_api_key(folder.write("keys", "abc priority\ndef\n")).value(), "abc");
   EXPECT_FALSE(first_api_key(folder.write("none", "# mine\n")).ok());
   EXPECT_FALSE(first_api_key(folder.path("missing")).ok());
   EXPECT_EQ(first_api_key("").value(), "");

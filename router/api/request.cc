@@ -71,7 +71,7 @@ void read_common(FieldReader& fields, ApiRequest& request, const ServedModel& mo
   fields.ignore({"user", "metadata", "store", "service_tier", "safety_identifier",
                  "prompt_cache_key", "verbosity", "modalities", "spaces_between_special_tokens",
                  "early_stopping"});
-  (void)fields.integer("priority", INT64_MIN, INT64_MAX);  // no key may set it yet
+  request.priority = fields.integer("priority", INT64_MIN, INT64_MAX).value_or(0);
   read_output_form(fields, request.sampling);
   check_sampling(fields, request);
   read_beam_search(fields, request);

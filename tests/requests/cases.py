@@ -216,6 +216,24 @@ def case_shaped(rng, sender):
     return one(rng, "shaped", message, expect)
 
 
+def case_twins(rng, sender):
+    """The same request at once and streamed."""
+    path = rng.choice((C, X))
+    body = fields.good_body(rng, path)
+    for name in ("best_of", "prompt_logprobs", "stream_options", "priority"):
+        body.pop(name, None)
+    body.update({"max_tokens": rng.choice((3, 40)), "seed": rng.randrange(1 << 30)})
+    body.pop("max_completion_tokens", None)
+    if rng.random() < 0.3:
+        body["guided_regex"] = rng.choice(SHAPES)
+    data, expects = b"", []
+    for stream in (False, True):
+        twin = Sender(f"{sender.identity}-{stream}", sender.scene)
+        data += framing.plain(Message("POST", path, framing.dumps({**body, "stream": stream}), twin), rng)
+        expects.append(Expect("POST", twin.identity, {200, 400}, object=OBJECTS[path]))
+    return Case("twins", [data], 0.0, expects, tags={"twins"})
+
+
 def case_slow_reader(rng, sender):
     """More than a connection buffers for a client that reads late."""
     body = {"prompt": fields.text(rng), "max_tokens": 250, "n": 8, "ignore_eos": True, "logprobs": 10,
@@ -224,6 +242,16 @@ def case_slow_reader(rng, sender):
     case = one(rng, "slow reader", message, expect)
     case.tags.add("slow")
     return case
+
+
+def case_continue(rng, sender):
+    """A client that sends its body only when it is asked to."""
+    message, expect = simple(rng, sender)
+    while message.body is None:
+        message, expect = simple(rng, sender)
+    data = framing.plain(message, rng).replace(b"\r\n", b"\r\nExpect: 100-Continue\r\n", 1)
+    at = data.index(b"\r\n\r\n") + 4
+    return Case("continue", [data[:at], data[at:]], 0.0, [expect], tags={"continue"})
 
 
 def case_late(rng, sender):
@@ -259,7 +287,8 @@ def case_handshake(rng, sender):
 KINDS = ((case_good, 14), (case_wrong_field, 16), (case_mutated, 32), (case_raw, 3), (case_paths, 6),
          (case_pipeline, 5), (case_hostile, 8), (case_odd, 4), (case_flipped, 5), (case_garbage, 2),
          (case_truncated, 2), (case_leaving, 3), (case_explain, 1),
-         (case_shaped, 4), (case_slow_reader, 0.2))
+         (case_shaped, 4), (case_slow_reader, 0.2), (case_continue, 1),
+         (case_twins, 5))
 
 
 def make(seed, number):

@@ -100,6 +100,51 @@ def check_stream(data, kind):
         raise Wrong("a stream without the end of a choice")
 
 
+def _add_delta(choice, delta):
+    for name in ("text", "content", "reasoning_content"):
+        choice[name] = choice.get(name, "") + (delta.get(name) or "")
+    calls = choice.setdefault("calls", {})
+    for call in delta.get("tool_calls") or []:
+        known = calls.setdefault(call.get("index", len(calls)), ["", ""])
+        known[0] += call["function"].get("name") or ""
+        known[1] += call["function"].get("arguments") or ""
+    if delta.get("function_call"):
+        known = calls.setdefault(0, ["", ""])
+        known[0] += delta["function_call"].get("name") or ""
+        known[1] += delta["function_call"].get("arguments") or ""
+    choice["ids"] = choice.get("ids", []) + (delta.get("token_ids") or [])
+
+
+def content_of(answer):
+    """Index -> what a client has of a choice in the end, streamed or not."""
+    if answer.fields.get("content-type", "").startswith("text/event-stream"):
+        values = [strict_json(event[6:]) for event in answer.body.split(b"\n\n")[:-2]]
+    else:
+        values = [strict_json(answer.body)]
+    choices = {}
+    for value in values:
+        if "error" in value:
+            return {"error": value["error"]["message"]}
+        for part in value["choices"]:
+            choice = choices.setdefault(part["index"], {"finish": None})
+            _add_delta(choice, {**part, **part.get("message", {}), **part.get("delta", {})})
+            choice["finish"] = part["finish_reason"] or choice["finish"]
+    return choices
+
+
+def check_same(whole, streamed):
+    """The same request gives the same, at once and in pieces."""
+    if whole.status == 400 and streamed.status == 200:
+        # A request whose own rules leave no token after some that there were.
+        told = strict_json(whole.body)["error"]["message"]
+        if content_of(streamed) != {"error": told}:
+            raise Wrong(f"at once {told!r}, streamed {content_of(streamed)!r}")
+    elif whole.status != streamed.status:
+        raise Wrong(f"{whole.status} at once and {streamed.status} streamed")
+    elif whole.status == 200 and (a := content_of(whole)) != (b := content_of(streamed)):
+        raise Wrong(f"at once {a!r}, streamed {b!r}")
+
+
 def check_answer(answer, expect):
     """Raises Wrong; returns the error of a refusal, else None."""
     status = answer.status

@@ -1,10 +1,11 @@
 """What goes wrong with JSON: values of a tree, and the text that it is written as."""
 
+import copy
 import json
 import random
 
 DEEP = 100_000
-MOST_BYTES = 500_000  # of a list that is repeated
+MOST_BYTES = 1_000_000  # of a body in which a list is repeated
 
 
 class Raw:
@@ -102,7 +103,8 @@ def change_tree(rng: random.Random, tree):
         parent[rng.choice((key.upper(), key + "\x00", "", " ", "__proto__", "frob", key * 50))] = parent.pop(key)
     elif kind < 0.9 and isinstance(parent, list):
         times = rng.choice((2, 9, 200))
-        parent[:] = parent * (times if len(encode(parent)) * times < MOST_BYTES else 2)
+        if len(encode(tree)) + len(encode(parent)) * times < MOST_BYTES:
+            parent[:] = [copy.deepcopy(item) for _ in range(times) for item in parent]
     elif isinstance(parent, dict):
         value = parent[key]
         parent[key] = Raw(encode(value) + b"," + json.dumps(key).encode() + b":" + encode(other_value(rng)))

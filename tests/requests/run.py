@@ -30,7 +30,7 @@ import cases  # noqa: E402
 import framing  # noqa: E402
 import wire  # noqa: E402
 from framing import Message, Sender  # noqa: E402
-from judge import check_answer  # noqa: E402
+from judge import check_answer, check_same  # noqa: E402
 from scenes import SCENES, running, same_processes, scene_of  # noqa: E402
 
 DEADLINE = 30.0  # seconds for one answer
@@ -51,6 +51,8 @@ def perform(case, connect):
         for i, piece in enumerate(case.pieces):
             if i and case.pause:
                 time.sleep(case.pause)
+            if i and "continue" in case.tags:
+                connection.expect_continue(time.monotonic() + DEADLINE)
             sent = sent and connection.send(piece)
         deadline = time.monotonic() + DEADLINE
         if case.leave is not None:
@@ -58,7 +60,7 @@ def perform(case, connect):
             return []
         if case.expect is None:
             return read_any(connection, case.pieces[0].startswith(b"HEAD "))
-        statuses = []
+        statuses, answers = [], []
         for expect in case.expect:
             answer = connection.answer(expect.method, deadline)
             if answer is None:
@@ -67,9 +69,12 @@ def perform(case, connect):
                 raise wire.Wrong(f"the connection ended before answer {len(statuses) + 1}")
             check_answer(answer, expect)
             statuses.append(answer.status)
+            answers.append(answer)
             if answer.closes:
                 connection.expect_end(deadline)
                 return statuses
+        if "twins" in case.tags:
+            check_same(*answers)
         still_speaks(connection, deadline)
         return statuses
     except wire.Silent:

@@ -136,7 +136,7 @@ def running(scene):
         sets = [f"model.path={scene.model}", *scene.settings]
         if scene.keyed:
             keys = folder / "keys"
-            keys.write_text(f"# of these tests\n{KEY}\n{OTHER_KEY}\n", encoding="utf-8")
+            keys.write_text(f"# of these tests\n{KEY}\n{OTHER_KEY} priority\n", encoding="utf-8")
             keys.chmod(0o600)
             sets += [f"router.api_keys_file={keys}", f"router.request_log={folder / 'requests.jsonl'}"]
         if scene.tls:

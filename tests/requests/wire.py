@@ -119,6 +119,11 @@ class Connection:
         while len(self._buffer) < count and self._more(deadline):
             pass
 
+    def expect_continue(self, deadline):
+        head = self._until(b"\r\n\r\n", deadline, 1024)
+        if head != b"HTTP/1.1 100 Continue":
+            raise Wrong(f"{head!r} to a client that waits to send its body")
+
     def answer(self, method, deadline):
         """The next final answer, None if the connection ended before it began."""
         while True:

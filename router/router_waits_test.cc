@@ -105,6 +105,8 @@ TEST_F(RouterWaitsTest, TheMostUrgentGetAWorkerFirst) {
     answers.push_back(post(R"(,"priority":)" + std::string(priority) + R"(,"seed":)" +
                            std::to_string(answers.size())));
   }
+  // Commands are taken in order: with this answer all four wait.
+  (void)ask([](auto responder) { return StatusAsked{{}, responder}; });
   const auto p1 = worker(wire::Role::kPrefill, 1);
   std::vector<std::pair<int64_t, uint64_t>> order;  // priority, seed
   for (size_t i = 0; i < answers.size(); ++i) {

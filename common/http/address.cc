@@ -3,6 +3,12 @@
 #include <charconv>
 
 namespace baton::http {
+namespace {
+
+constexpr std::string_view kHttp = "http://";
+constexpr std::string_view kHttps = "https://";
+
+}  // namespace
 
 Result<HostPort> parse_host_port(std::string_view text) {
   const auto fail = [&] {
@@ -39,11 +45,13 @@ std::string to_string(const HostPort& address) {
 }
 
 Result<Url> parse_url(std::string_view text) {
-  constexpr std::string_view kScheme = "http://";
-  if (!text.starts_with(kScheme)) {
-    return invalid_argument("\"" + std::string(text) + "\" is not a url that begins with http://");
+  Url url;
+  url.tls = text.starts_with(kHttps);
+  if (!url.tls && !text.starts_with(kHttp)) {
+    return invalid_argument("\"" + std::string(text) +
+                            "\" is not a url that begins with http:// or https://");
   }
-  std::string_view rest = text.substr(kScheme.size());
+  std::string_view rest = text.substr(url.tls ? kHttps.size() : kHttp.size());
   const size_t end_of_authority = rest.find_first_of("/?#");
   std::string authority(rest.substr(0, end_of_authority));
   std::string_view target =
@@ -57,17 +65,22 @@ Result<Url> parse_url(std::string_view text) {
   const bool has_port =
       colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
   if (!has_port) {
-    authority += ":80";
+    authority += url.tls ? ":443" : ":80";
   }
   Result<HostPort> server = parse_host_port(authority);
   if (!server.ok()) {
     return server.status().with_context("url " + std::string(text));
   }
-  Url url{*std::move(server), std::string(target)};
+  url.server = *std::move(server);
+  url.target = target;
   if (!url.target.starts_with('/')) {
     url.target.insert(0, "/");
   }
   return url;
+}
+
+std::string origin(const Url& url) {
+  return std::string(url.tls ? kHttps : kHttp) + to_string(url.server);
 }
 
 }  // namespace baton::http

@@ -1,6 +1,6 @@
 #pragma once
 
-// "host:port" and "http://host:port/path" as text. No name is resolved here.
+// "host:port" and "https://host:port/path" as text. No name is resolved here.
 
 #include <cstdint>
 #include <string>
@@ -18,9 +18,11 @@ Result<HostPort> parse_host_port(std::string_view text);  // "127.0.0.1:80", "[:
 std::string to_string(const HostPort& address);           // brackets around an IPv6 host
 
 struct Url {
+  bool tls = false;  // https
   HostPort server;
   std::string target;  // "/path?query", at least "/"
 };
-Result<Url> parse_url(std::string_view text);  // http:// only; the port defaults to 80
+Result<Url> parse_url(std::string_view text);  // the port defaults to 80, with https:// to 443
+std::string origin(const Url& url);            // "https://host:port"
 
 }  // namespace baton::http

@@ -16,6 +16,7 @@
 #include "common/http/address.h"
 #include "common/http/parser.h"
 #include "common/http/request_text.h"
+#include "common/http/tls_session.h"
 
 namespace baton::http {
 namespace {
@@ -28,9 +29,16 @@ constexpr size_t kReadBytes = 16 * 1024;
 
 class Call;
 
+struct Link {
+  explicit Link(asio::io_context& io) : socket(io) {}
+
+  tcp::socket socket;
+  std::unique_ptr<TlsSession> tls;  // null over http://
+};
+
 // What all exchanges share. Outlives them.
 struct Shared {
-  Shared(AsyncClientOptions o, const Clock& c) : options(o), clock(c) {}
+  Shared(AsyncClientOptions o, const Clock& c) : options(std::move(o)), clock(c) {}
 
   const AsyncClientOptions options;
   const Clock& clock;
@@ -38,7 +46,8 @@ struct Shared {
   asio::steady_timer run_timer{io};
   Url url;
   std::vector<tcp::endpoint> endpoints;
-  std::vector<tcp::socket> idle;  // the last one used is used first
+  std::shared_ptr<const TlsContext> trusted;  // null over http://
+  std::vector<Link> idle;                     // the last one used is used first
   std::unordered_map<AsyncClient::ExchangeId, std::shared_ptr<Call>> calls;
   AsyncClient::ExchangeId last_id = 0;
   uint64_t run = 0;  // number of the run_for() in progress
@@ -65,10 +74,10 @@ class Call final : public std::enable_shared_from_this<Call> {
       : id_(++shared.last_id),
         shared_(shared),
         observer_(&observer),
-        bytes_(encode_request(request, {shared.url.server, request.url})),
+        bytes_(encode_request(request, {shared.url.tls, shared.url.server, request.url})),
         head_request_(request.method == "HEAD"),
-        url_("http://" + to_string(shared.url.server) + request.url),
-        socket_(shared.io),
+        url_(origin(shared.url) + request.url),
+        link_(shared.io),
         timer_(shared.io) {}
 
   AsyncClient::ExchangeId id() const { return id_; }
@@ -76,13 +85,13 @@ class Call final : public std::enable_shared_from_this<Call> {
   void start(Duration timeout) {
     end_ = TimePoint(std::chrono::steady_clock::now()) + timeout;
     while (!shared_.idle.empty()) {
-      socket_ = std::move(shared_.idle.back());
+      link_ = std::move(shared_.idle.back());
       shared_.idle.pop_back();
-      if (still_open(socket_)) {
+      if (still_open(link_.socket)) {
         exchange();
         return;
       }
-      socket_ = tcp::socket(shared_.io);
+      link_ = Link(shared_.io);
     }
     connect();
   }
@@ -96,7 +105,7 @@ class Call final : public std::enable_shared_from_this<Call> {
     over_ = true;
     timer_.cancel();
     ErrorCode ignored;
-    socket_.close(ignored);
+    link_.socket.close(ignored);
   }
 
  private:
@@ -115,7 +124,7 @@ class Call final : public std::enable_shared_from_this<Call> {
     connecting_ = true;
     const TimePoint now = std::chrono::steady_clock::now();
     arm(std::min(end_, now + shared_.options.connect_timeout));
-    asio::async_connect(socket_, shared_.endpoints,
+    asio::async_connect(link_.socket, shared_.endpoints,
                         [self = shared_from_this()](const ErrorCode& ec, const tcp::endpoint&) {
                           self->connected(ec);
                         });
@@ -133,7 +142,12 @@ class Call final : public std::enable_shared_from_this<Call> {
     }
     connecting_ = false;
     ErrorCode ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
+    link_.socket.set_option(tcp::no_delay(true), ignored);
+    if (shared_.trusted) {
+      link_.socket.non_blocking(true, ignored);
+      link_.tls = std::make_unique<TlsSession>(shared_.trusted, link_.socket.native_handle(),
+                                               shared_.url.server.host);
+    }
     exchange();
   }
 
@@ -150,8 +164,14 @@ class Call final : public std::enable_shared_from_this<Call> {
           return !over_ && observer_->on_body(bytes, read_at_) && !over_;
         });
     written_ = false;
+    if (link_.tls) {
+      sent_ = 0;
+      write_tls();
+      read_tls();
+      return;
+    }
     // A failure shows on the reading side too, where an answer that came before it is not lost.
-    asio::async_write(socket_, asio::buffer(bytes_),
+    asio::async_write(link_.socket, asio::buffer(bytes_),
                       [self = shared_from_this()](const ErrorCode& ec, size_t) {
                         self->written_ = self->written_ || !ec;
                       });
@@ -159,19 +179,70 @@ class Call final : public std::enable_shared_from_this<Call> {
   }
 
   void read() {
-    socket_.async_read_some(
-        asio::buffer(buffer_),
-        [self = shared_from_this()](const ErrorCode& ec, size_t size) { self->take(ec, size); });
+    link_.socket.async_read_some(asio::buffer(buffer_),
+                                 [self = shared_from_this()](const ErrorCode& ec, size_t size) {
+                                   if (self->take(ec, size)) {
+                                     self->read();
+                                   }
+                                 });
   }
 
-  void take(const ErrorCode& ec, size_t size) {
+  // The socket is waited on for what the session wants; false when it wants nothing, but has ended.
+  bool wait_tls(TlsSession::Outcome outcome, void (Call::*again)()) {
+    const bool reads = outcome == TlsSession::Outcome::kWantRead;
+    if (!reads && outcome != TlsSession::Outcome::kWantWrite) {
+      return false;
+    }
+    link_.socket.async_wait(reads ? tcp::socket::wait_read : tcp::socket::wait_write,
+                            [self = shared_from_this(), again](const ErrorCode& ec) {
+                              if (!ec && !self->over_) {
+                                (self.get()->*again)();
+                              }
+                            });
+    return true;
+  }
+
+  void write_tls() {
+    while (!over_ && sent_ < bytes_.size()) {
+      const TlsSession::Moved moved = link_.tls->write(std::string_view(bytes_).substr(sent_));
+      sent_ += moved.bytes;
+      if (moved.outcome != TlsSession::Outcome::kDone) {
+        // As above: what is wrong shows on the reading side.
+        wait_tls(moved.outcome, &Call::write_tls);
+        return;
+      }
+    }
+    written_ = true;
+  }
+
+  void read_tls() {
+    while (!over_) {
+      const TlsSession::Moved moved = link_.tls->read(buffer_);
+      if (moved.outcome == TlsSession::Outcome::kDone) {
+        if (!take({}, moved.bytes)) {
+          return;
+        }
+      } else if (wait_tls(moved.outcome, &Call::read_tls)) {
+        return;
+      } else if (moved.outcome == TlsSession::Outcome::kEnd) {
+        take(asio::error::eof, 0);
+        return;
+      } else {
+        finish(StatusCode::kUnavailable, link_.tls->problem());
+        return;
+      }
+    }
+  }
+
+  // True when more is to be read.
+  bool take(const ErrorCode& ec, size_t size) {
     if (over_) {
-      return;
+      return false;
     }
     read_at_ = shared_.clock.now();
     if (ec) {
       connection_ended(ec);
-      return;
+      return false;
     }
     std::string_view input(buffer_.data(), size);
     if (!pending_.empty()) {
@@ -180,7 +251,7 @@ class Call final : public std::enable_shared_from_this<Call> {
     }
     const size_t used = parser_->feed(input);
     if (over_) {
-      return;  // cancelled by a call from inside
+      return false;  // cancelled by a call from inside
     }
     // `input` may lie in `pending_`: the rest is taken before that is replaced.
     std::string rest(input.substr(used));
@@ -188,19 +259,19 @@ class Call final : public std::enable_shared_from_this<Call> {
     switch (parser_->state()) {
       case ParseState::kHeader:
       case ParseState::kBody:
-        read();
-        return;
+        return true;
       case ParseState::kComplete:
         finish(Status());
-        return;
+        return false;
       case ParseState::kFailed:
         if (parser_->stopped()) {
           finish(StatusCode::kCancelled, "stopped by the reader");
         } else {
           finish(StatusCode::kInternal, "not an HTTP answer: " + parser_->failure().message);
         }
-        return;
+        return false;
     }
+    return false;
   }
 
   void connection_ended(const ErrorCode& ec) {
@@ -224,11 +295,11 @@ class Call final : public std::enable_shared_from_this<Call> {
       return;
     }
     const std::shared_ptr<Call> alive = shared_from_this();
-    const bool reusable =
-        status.ok() && written_ && pending_.empty() && parser_->keep_alive() && socket_.is_open();
+    const bool reusable = status.ok() && written_ && pending_.empty() && parser_->keep_alive() &&
+                          link_.socket.is_open();
     if (reusable) {
-      shared_.idle.push_back(std::move(socket_));
-      socket_ = tcp::socket(shared_.io);
+      shared_.idle.push_back(std::move(link_));
+      link_ = Link(shared_.io);
     }
     drop();
     shared_.calls.erase(id_);
@@ -241,7 +312,7 @@ class Call final : public std::enable_shared_from_this<Call> {
   const std::string bytes_;
   const bool head_request_;
   const std::string url_;  // for messages
-  tcp::socket socket_;
+  Link link_;
   asio::steady_timer timer_;
   TimePoint end_;
   TimePoint read_at_;
@@ -250,13 +321,14 @@ class Call final : public std::enable_shared_from_this<Call> {
   std::string pending_;  // received, but not enough for the parser to go on
   bool connecting_ = false;
   bool written_ = false;
+  size_t sent_ = 0;  // of bytes_, over TLS
   bool over_ = false;
 };
 
 }  // namespace
 
 struct AsyncClient::Impl {
-  Impl(AsyncClientOptions options, const Clock& clock) : shared(options, clock) {}
+  Impl(AsyncClientOptions options, const Clock& clock) : shared(std::move(options), clock) {}
   Shared shared;
 };
 
@@ -264,7 +336,10 @@ Result<std::unique_ptr<AsyncClient>> AsyncClient::create(std::string_view url,
                                                          AsyncClientOptions options,
                                                          const Clock& clock) {
   BATON_ASSIGN_OR_RETURN(Url parsed, parse_url(url));
-  auto impl = std::make_unique<Impl>(options, clock);
+  auto impl = std::make_unique<Impl>(std::move(options), clock);
+  if (parsed.tls) {
+    BATON_ASSIGN_OR_RETURN(impl->shared.trusted, TlsContext::trusting(impl->shared.options.trust));
+  }
   ErrorCode ec;
   tcp::resolver resolver(impl->shared.io);
   const auto found = resolver.resolve(parsed.server.host, std::to_string(parsed.server.port), ec);

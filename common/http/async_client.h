@@ -1,8 +1,8 @@
 #pragma once
 
 // An HTTP/1.1 client for thousands of exchanges at once with one server, on the caller's thread:
-// nothing happens outside of run_for(). Plain http:// only. Connections are kept and used again,
-// but no request is ever sent twice. One thread at a time.
+// nothing happens outside of run_for(). Over http:// and https://. Connections are kept and used
+// again, but no request is ever sent twice. One thread at a time.
 
 #include <cstdint>
 #include <memory>
@@ -19,6 +19,7 @@ namespace baton::http {
 struct AsyncClientOptions {
   Duration connect_timeout = 5s;
   size_t max_exchanges = 4096;  // at once
+  TlsTrust trust{};             // of https://
 };
 
 // What becomes of one exchange. Called inside run_for() (on_end also inside cancel()); calls may
@@ -40,7 +41,8 @@ class AsyncClient {
   using ExchangeId = uint64_t;
 
   // Resolves the host of `url` once; its path is not used. kUnavailable when there is no such host.
-  // `clock` only stamps events: time limits always follow the steady clock.
+  // kInvalidArgument: the url, a file of TlsTrust. `clock` only stamps events: time limits always
+  // follow the steady clock.
   static Result<std::unique_ptr<AsyncClient>> create(std::string_view url,
                                                      AsyncClientOptions options,
                                                      const Clock& clock);

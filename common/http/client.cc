@@ -17,6 +17,7 @@
 #include "common/http/address.h"
 #include "common/http/parser.h"
 #include "common/http/request_text.h"
+#include "common/http/tls_session.h"
 
 namespace baton::http {
 namespace {
@@ -60,7 +61,9 @@ std::string error_text(int error) { return std::generic_category().message(error
 struct Client::Impl {
   ClientOptions options;
   Fd connection;
-  std::string connected_to;  // "host:port" of `connection`
+  std::string connected_to;         // origin() of `connection`
+  std::unique_ptr<TlsSession> tls;  // on `connection`
+  std::shared_ptr<const TlsContext> trusted;
   Fd cancel_event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<bool> cancelled{false};
   TimePoint deadline;  // of the exchange in progress
@@ -124,8 +127,18 @@ struct Client::Impl {
     return 0;
   }
 
-  Status connect(const HostPort& server) {
+  void disconnect() {
+    tls.reset();
     connection.reset();
+  }
+
+  Status connect(const Url& target) {
+    disconnect();
+    const HostPort& server = target.server;
+    // The certificate of a server of our own may be replaced meanwhile.
+    if (target.tls && (trusted == nullptr || !options.trust.own_certificate.empty())) {
+      BATON_ASSIGN_OR_RETURN(trusted, TlsContext::trusting(options.trust));
+    }
     addrinfo hints{};
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
@@ -139,7 +152,10 @@ struct Client::Impl {
     for (const addrinfo* a = found.first; a != nullptr; a = a->ai_next) {
       BATON_ASSIGN_OR_RETURN(last_error, connect_to(*a, connection));
       if (last_error == 0) {
-        connected_to = to_string(server);
+        connected_to = origin(target);
+        if (target.tls) {
+          tls = std::make_unique<TlsSession>(trusted, connection.get(), server.host);
+        }
         return Status();
       }
     }
@@ -148,18 +164,70 @@ struct Client::Impl {
                                                  : "cannot connect: " + error_text(last_error));
   }
 
+  // What a call on the connection, which never blocks, has done.
+  struct Moved {
+    size_t bytes = 0;
+    short wait_for = 0;  // POLLIN, POLLOUT: nothing can be moved before
+    bool ended = false;
+    std::string problem{};
+  };
+
+  Moved moved_by_tls(const TlsSession::Moved& by_tls) const {
+    switch (by_tls.outcome) {
+      case TlsSession::Outcome::kDone:
+        return {.bytes = by_tls.bytes};
+      case TlsSession::Outcome::kWantRead:
+        return {.wait_for = POLLIN};
+      case TlsSession::Outcome::kWantWrite:
+        return {.wait_for = POLLOUT};
+      case TlsSession::Outcome::kEnd:
+        return {.ended = true};
+      case TlsSession::Outcome::kPlainHttp:
+      case TlsSession::Outcome::kFailed:
+        break;
+    }
+    return {.problem = tls->problem()};
+  }
+
+  static Moved moved_by_socket(ssize_t n, short events) {
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return {.wait_for = events};
+    }
+    if (n < 0) {
+      return {.problem = error_text(errno)};
+    }
+    return {.bytes = static_cast<size_t>(n), .ended = n == 0};
+  }
+
+  Moved send_some(std::string_view bytes) {
+    if (tls) {
+      return moved_by_tls(tls->write(bytes));
+    }
+    return moved_by_socket(::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+                           POLLOUT);
+  }
+
+  Moved receive_some() {
+    if (tls) {
+      return moved_by_tls(tls->read(buffer));
+    }
+    return moved_by_socket(recv(connection.get(), buffer.data(), buffer.size(), 0), POLLIN);
+  }
+
+  Status wait_idle(short events) {
+    return wait(connection.get(), events, std::chrono::steady_clock::now() + options.idle_timeout);
+  }
+
   Status send_all(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t n = ::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (n >= 0) {
-        bytes.remove_prefix(static_cast<size_t>(n));
-        continue;
+      const Moved moved = send_some(bytes);
+      if (!moved.problem.empty()) {
+        return failure(StatusCode::kUnavailable, "cannot send: " + moved.problem);
       }
-      if (errno != EAGAIN && errno != EINTR) {
-        return failure(StatusCode::kUnavailable, "cannot send: " + error_text(errno));
+      bytes.remove_prefix(moved.bytes);
+      if (moved.wait_for != 0) {
+        BATON_RETURN_IF_ERROR(wait_idle(moved.wait_for));
       }
-      const TimePoint at_most = std::chrono::steady_clock::now() + options.idle_timeout;
-      BATON_RETURN_IF_ERROR(wait(connection.get(), POLLOUT, at_most));
     }
     return Status();
   }
@@ -167,26 +235,30 @@ struct Client::Impl {
   // Reads until the response is complete. `received` tells whether anything came at all.
   Status receive(ResponseParser& parser, bool& received) {
     std::string pending;
+    short wait_for = POLLIN;
     while (parser.state() == ParseState::kHeader || parser.state() == ParseState::kBody) {
-      const TimePoint at_most = std::chrono::steady_clock::now() + options.idle_timeout;
-      BATON_RETURN_IF_ERROR(wait(connection.get(), POLLIN, at_most));
-      const ssize_t n = recv(connection.get(), buffer.data(), buffer.size(), 0);
-      if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+      if (wait_for != 0) {
+        BATON_RETURN_IF_ERROR(wait_idle(wait_for));
+      }
+      const Moved moved = receive_some();
+      if (!moved.problem.empty()) {
+        return failure(StatusCode::kUnavailable, moved.problem);
+      }
+      if (moved.wait_for != 0) {
+        wait_for = moved.wait_for;
         continue;
       }
-      if (n < 0) {
-        return failure(StatusCode::kUnavailable, error_text(errno));
-      }
-      if (n == 0) {
+      wait_for = tls && tls->pending() ? 0 : POLLIN;
+      if (moved.ended) {
         parser.feed_end();
         if (parser.state() == ParseState::kFailed) {
           return failure(StatusCode::kUnavailable, parser.failure().message);
         }
-        connection.reset();
+        disconnect();
         return Status();
       }
       received = true;
-      pending.append(buffer.data(), static_cast<size_t>(n));
+      pending.append(buffer.data(), moved.bytes);
       pending.erase(0, parser.feed(pending));
     }
     if (parser.stopped()) {
@@ -204,10 +276,10 @@ struct Client::Impl {
     deadline = std::chrono::steady_clock::now() + options.timeout;
     BATON_ASSIGN_OR_RETURN(const Url target, parse_url(request.url));
     const std::string bytes = encode_request(request, target);
-    bool reused = connection.open() && connected_to == to_string(target.server);
+    bool reused = connection.open() && connected_to == origin(target);
     while (true) {
       if (!reused) {
-        BATON_RETURN_IF_ERROR(connect(target.server));
+        BATON_RETURN_IF_ERROR(connect(target));
       }
       ResponseParser parser(request.method == "HEAD", on_head, on_body);
       bool received = false;
@@ -221,7 +293,7 @@ struct Client::Impl {
         continue;
       }
       if (!status.ok() || !parser.keep_alive()) {
-        connection.reset();
+        disconnect();
       }
       if (!status.ok()) {
         return status;
@@ -232,7 +304,7 @@ struct Client::Impl {
 };
 
 Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>()) {
-  impl_->options = options;
+  impl_->options = std::move(options);
 }
 Client::~Client() = default;
 

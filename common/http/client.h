@@ -1,8 +1,8 @@
 #pragma once
 
-// A small blocking HTTP/1.1 client with deadlines, for status, probes, load generation and tests.
-// Plain http:// only. One Client serves one thread at a time (cancel() may come from any); it keeps
-// its last connection open and uses it again for the same host.
+// A small blocking HTTP/1.1 client with deadlines, for status, probes, load generation and tests,
+// over http:// and https://. One Client serves one thread at a time (cancel() may come from any);
+// it keeps its last connection open and uses it again for the same host.
 
 #include <atomic>
 #include <functional>
@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/http/message.h"
+#include "common/http/tls.h"
 
 namespace baton::http {
 
@@ -24,11 +25,12 @@ struct ClientOptions {
   // An exchange ends with kCancelled, and its connection with it, while this descriptor is readable
   // (a signalfd). Borrowed, never read; -1 is none.
   int interrupt_fd = -1;
+  TlsTrust trust{};  // of https://
 };
 
 struct ClientRequest {
   std::string method = "GET";
-  std::string url;  // "http://127.0.0.1:8000/v1/models"
+  std::string url;  // "https://localhost:8000/v1/models"
   Headers headers;  // Host, Content-Length and Connection are added
   std::string body;
 };
@@ -45,7 +47,8 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   // Any HTTP status is a success here. Failures name the url: kUnavailable (refused, unreachable,
-  // reset), kDeadlineExceeded, kCancelled, kInvalidArgument (url), kInternal (not HTTP).
+  // reset, a certificate that is not trusted), kDeadlineExceeded, kCancelled, kInvalidArgument
+  // (url, a file of TlsTrust), kInternal (not HTTP).
   Result<Response> get(std::string_view url);
   Result<Response> post(std::string_view url, std::string body,
                         std::string_view content_type = "application/json");

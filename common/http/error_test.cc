@@ -72,7 +72,11 @@ TEST(AddressTest, ReadsUrls) {
   EXPECT_EQ(parse_url("http://host")->target, "/");
   EXPECT_EQ(parse_url("http://host")->server.port, 80);
   EXPECT_EQ(parse_url("http://host?x")->target, "/?x");
-  EXPECT_FALSE(parse_url("https://host/").ok());
+  EXPECT_FALSE(parse_url("http://host/")->tls);
+  EXPECT_TRUE(parse_url("https://host/")->tls);
+  EXPECT_EQ(origin(*parse_url("https://host/x")), "https://host:443");
+  EXPECT_EQ(origin(*parse_url("http://[::1]:8/x")), "http://[::1]:8");
+  EXPECT_FALSE(parse_url("ftp://host/").ok());
   EXPECT_FALSE(parse_url("http:///x").ok());
   EXPECT_FALSE(parse_url("http://host/a b").ok());
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The certificate and the key that a Server speaks TLS with (1.2 and 1.3), from PEM files that may
-// change while it runs.
+// TLS (1.2 and 1.3): the certificate and the key that a Server speaks it with, from PEM files that
+// may change while it runs, and whom a client trusts.
 
 #include <memory>
 #include <string>
@@ -39,6 +39,17 @@ class TlsCertificate {
   ChangedFiles watched_;
   Mutex mutex_;
   std::shared_ptr<const TlsContext> context_ GUARDED_BY(mutex_);
+};
+
+// Which servers a client takes for what they say they are.
+struct TlsTrust {
+  // Certificates of authorities, PEM; empty: those of the system. The server's certificate must
+  // lead to one of them and be for the host of the url.
+  std::string authorities{};
+  // Not empty: the server must have just the first certificate of this file, whatever its name and
+  // whoever signed it. For a server of our own.
+  std::string own_certificate{};
+  std::string hint{};  // what to do about a certificate that is not trusted, in the caller's words
 };
 
 }  // namespace baton::http

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 
 #include <csignal>
@@ -12,6 +11,7 @@
 #include <memory>
 
 #include "common/http/server_fixture.h"
+#include "common/http/test_certificates.h"
 
 namespace baton::http {
 namespace {
@@ -19,41 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-
-struct FreeKey {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-using Key = std::unique_ptr<EVP_PKEY, FreeKey>;
-
-Key make_key() { return Key(EVP_EC_gen("P-256")); }
-
-void write_key(const std::string& path, EVP_PKEY* key, const char* passphrase = nullptr) {
-  FILE* file = std::fopen(path.c_str(), "w");
-  const EVP_CIPHER* cipher = passphrase == nullptr ? nullptr : EVP_aes_128_cbc();
-  EXPECT_EQ(PEM_write_PKCS8PrivateKey(file, key, cipher, nullptr, 0, nullptr,
-                                      const_cast<char*>(passphrase)),
-            1);
-  std::fclose(file);
-}
-
-// One that the key has signed itself.
-void write_certificate(const std::string& path, EVP_PKEY* key, const char* name) {
-  X509* made = X509_new();
-  X509_set_version(made, 2);
-  ASN1_INTEGER_set(X509_get_serialNumber(made), 1);
-  X509_gmtime_adj(X509_getm_notBefore(made), -60);
-  X509_gmtime_adj(X509_getm_notAfter(made), 3600);
-  X509_set_pubkey(made, key);
-  X509_NAME* subject = X509_get_subject_name(made);
-  X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC,
-                             reinterpret_cast<const unsigned char*>(name), -1, -1, 0);
-  X509_set_issuer_name(made, subject);
-  EXPECT_GT(X509_sign(made, key, EVP_sha256()), 0);
-  FILE* file = std::fopen(path.c_str(), "w");
-  EXPECT_EQ(PEM_write_X509(file, made), 1);
-  std::fclose(file);
-  X509_free(made);
-}
 
 // A client on a blocking socket.
 class TlsClient {

@@ -64,7 +64,7 @@ int run_chat(const ChatOptions& options) {
   }
   TerminalSignals signals;
   const std::string url = without_version(options.url);
-  RouterClient server(url, *key, kAnswerTimeout, signals.fd());
+  RouterClient server({url, *key, trust_in(options.cacert)}, kAnswerTimeout, signals.fd());
   const Result<ServedModel> model = choose_model(options.model, server);
   if (!model.ok()) {
     const bool stopped = model.status().code() == StatusCode::kCancelled;

@@ -11,6 +11,7 @@ namespace baton::cli {
 struct ChatOptions {
   std::string url = "http://127.0.0.1:8000";
   std::string api_key_file;
+  std::string cacert;  // whom an https:// server is trusted by; empty: the system's authorities
   std::string system;
   std::string model;  // empty: the first that the server lists
   std::optional<int64_t> max_tokens;

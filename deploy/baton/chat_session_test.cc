@@ -102,7 +102,7 @@ class ChatSessionTest : public ::testing::Test {
   }
 
   int run(std::string system = "") {
-    RouterClient client(server_->url(), "", 10s, signals_.fd());
+    RouterClient client({server_->url(), ""}, 10s, signals_.fd());
     ChatSession session({.model = "m"}, std::move(system),
                         {.server = client,
                          .lines = typist_,

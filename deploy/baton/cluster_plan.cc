@@ -51,13 +51,13 @@ std::optional<http::HostPort> tcp_address(const std::string& control) {
 }
 
 // Where a client on this machine finds a listener.
-std::string url_of(http::HostPort listen) {
+std::string url_of(http::HostPort listen, bool tls) {
   if (listen.host == "0.0.0.0") {
     listen.host = "127.0.0.1";
   } else if (listen.host == "::") {
     listen.host = "::1";
   }
-  return "http://" + http::to_string(listen);
+  return http::origin({.tls = tls, .server = std::move(listen), .target = {}});
 }
 
 std::string joined(const std::vector<std::string>& items) {
@@ -142,12 +142,6 @@ Result<ClusterPlan> plan_cluster(const UpOptions& options, const std::string& bi
         "workers.share_machine: false says that each worker has a machine of its own; baton up "
         "starts all of them here (start baton-router, baton-prefill and baton-decode instead)");
   }
-  if (!plan.config.router.tls_certificate_file.empty()) {
-    return invalid_argument(
-        "router.tls_certificate_file: baton up asks its router over plain HTTP whether it is "
-        "ready; "
-        "start baton-router, baton-prefill and baton-decode instead, or leave TLS to a proxy");
-  }
   bool any_port = false;
   BATON_ASSIGN_OR_RETURN(const http::HostPort listen,
                          settle_listen(options, plan.config, any_port, random));
@@ -158,7 +152,7 @@ Result<ClusterPlan> plan_cluster(const UpOptions& options, const std::string& bi
   request.overrides = overrides;
   BATON_ASSIGN_OR_RETURN(plan.config, config::load_config(request));
   plan.chose_ports = any_port || !control.empty();
-  plan.url = url_of(listen);
+  plan.url = url_of(listen, !plan.config.router.tls_certificate_file.empty());
   plan.programs.push_back(
       program_of(config::Role::kRouter, "router", bin_folder, options, overrides));
   for (const config::Worker& worker : plan.config.prefill) {

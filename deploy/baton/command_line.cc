@@ -78,12 +78,20 @@ void add_up(CLI::App& app, UpOptions& options) {
       "  baton up --model my.gguf --set decode.*.kv_cache=2GiB");
 }
 
+// Where a server is, and how it is asked.
+template <typename Options>
+void add_server(CLI::App* app, Options& options, const std::string& what) {
+  app->add_option("--url", options.url, what)->type_name("URL");
+  app->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
+      ->type_name("F");
+  app->add_option("--cacert", options.cacert, "Whom an https:// server is trusted by, PEM")
+      ->type_name("F");
+}
+
 void add_status(CLI::App& app, StatusOptions& options) {
   CLI::App* status = app.add_subcommand("status", "Show workers, load and links of a cluster");
   status->option_defaults()->always_capture_default();
-  status->add_option("--url", options.url, "The router")->type_name("URL");
-  status->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
-      ->type_name("F");
+  add_server(status, options, "The router");
   status->add_flag("--json", options.json, "One JSON object");
   status
       ->add_option_function<std::optional<double>>(
@@ -104,9 +112,7 @@ void add_status(CLI::App& app, StatusOptions& options) {
 void add_chat(CLI::App& app, ChatOptions& options) {
   CLI::App* chat = app.add_subcommand("chat", "Talk to a model in the terminal");
   chat->option_defaults()->always_capture_default();
-  chat->add_option("--url", options.url, "Any server of the OpenAI API")->type_name("URL");
-  chat->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
-      ->type_name("F");
+  add_server(chat, options, "Any server of the OpenAI API");
   chat->add_option("--system", options.system, "Instructions for the model")->type_name("TEXT");
   chat->add_option("--model", options.model, "Without it the first that the server lists")
       ->type_name("NAME");
@@ -132,9 +138,7 @@ void add_explain(CLI::App& app, ExplainOptions& options) {
       ->type_name("REQUEST_ID")
       ->always_capture_default(false)
       ->required();
-  explain->add_option("--url", options.url, "The router")->type_name("URL");
-  explain->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
-      ->type_name("F");
+  add_server(explain, options, "The router");
   explain->add_flag("--json", options.json, "One JSON object");
   explain->footer(
       "examples:\n  baton explain chatcmpl-0123456789abcdef0123456789abcdef\n"
@@ -347,14 +351,12 @@ void add_measurement(CLI::App* serve, serve_bench::ServeBenchOptions& options) {
 void add_serve_bench(CLI::App& bench, serve_bench::ServeBenchOptions& options) {
   CLI::App* serve = bench.add_subcommand("serve", "Load on any OpenAI-compatible server");
   serve->option_defaults()->always_capture_default();
-  serve->add_option("--url", options.url, "Default: http://127.0.0.1:8000")->type_name("URL");
+  add_server(serve, options, "Default: http://127.0.0.1:8000");
   serve->add_option("--endpoint", options.endpoint, "completions or chat")
       ->type_name("NAME")
       ->check(CLI::IsMember({"completions", "chat"}));
   serve->add_option("--model", options.model, "Default: the first of /v1/models")
       ->type_name("NAME");
-  serve->add_option("--api-key-file", options.api_key_file, "The first key in it is used")
-      ->type_name("F");
   add_load(serve, options);
   add_measurement(serve, options);
   serve->add_flag("--json", options.json, "One JSON object");

@@ -196,7 +196,7 @@ std::string path_segment(const std::string& id) {
 
 Result<std::string> ask(const ExplainOptions& options) {
   BATON_ASSIGN_OR_RETURN(const std::string key, first_api_key(options.api_key_file));
-  return RouterClient(options.url, key, kTimeout)
+  return RouterClient({options.url, key, trust_in(options.cacert)}, kTimeout)
       .get("/baton/requests/" + path_segment(options.request_id));
 }
 

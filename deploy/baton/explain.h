@@ -12,6 +12,7 @@ namespace baton::cli {
 struct ExplainOptions {
   std::string url = "http://127.0.0.1:8000";
   std::string api_key_file;
+  std::string cacert;      // whom an https:// server is trusted by; empty: the system's authorities
   std::string request_id;  // x-request-id, or the id of the answer
   bool json = false;
 };

@@ -111,7 +111,7 @@ Status FaultCluster::wait_ready() {
     const Result<boost::json::object> ready = parse_object(text.str());
     if (ready.ok()) {
       url_ = text_of(*ready, "url");
-      router_ = std::make_unique<RouterClient>(url_, "", kStatusTimeout);
+      router_ = std::make_unique<RouterClient>(ServerAccess{url_, ""}, kStatusTimeout);
       return Status();
     }
     std::this_thread::sleep_for(kPoll);

@@ -37,7 +37,9 @@ LivenessWatch::LivenessWatch(const Options& options, const Clock& clock)
     : options_(options),
       clock_(clock),
       fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      client_({.connect_timeout = options.timeout, .timeout = options.timeout}) {
+      client_({.connect_timeout = options.timeout,
+               .timeout = options.timeout,
+               .trust = options.trust}) {
   BATON_CHECK(fd_ >= 0, "eventfd failed");
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "liveness");

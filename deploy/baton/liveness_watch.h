@@ -20,7 +20,8 @@ class LivenessWatch {
   struct Options {
     Duration stuck_after = 30s;
     Duration poll_interval = 1s;
-    Duration timeout = 1s;  // of one question
+    Duration timeout = 1s;   // of one question
+    http::TlsTrust trust{};  // of a router with TLS
   };
   // Starts the thread.
   LivenessWatch(const Options& options, const Clock& clock);

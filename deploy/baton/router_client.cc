@@ -158,13 +158,18 @@ Status AnswerReader::status() const {
   return done_ ? Status() : internal_error("the stream ended before [DONE]");
 }
 
-RouterClient::RouterClient(std::string url, std::string api_key, Duration timeout, int interrupt_fd)
-    : url_(std::move(url)),
-      api_key_(std::move(api_key)),
+http::TlsTrust trust_in(const std::string& cacert) {
+  return {.authorities = cacert, .hint = "; --cacert FILE names who is trusted"};
+}
+
+RouterClient::RouterClient(ServerAccess server, Duration timeout, int interrupt_fd)
+    : url_(std::move(server.url)),
+      api_key_(std::move(server.api_key)),
       client_({.connect_timeout = std::min<Duration>(timeout, 2s),
                .timeout = timeout,
                .idle_timeout = timeout,
-               .interrupt_fd = interrupt_fd}) {
+               .interrupt_fd = interrupt_fd,
+               .trust = std::move(server.trust)}) {
   while (url_.ends_with('/')) {
     url_.pop_back();
   }

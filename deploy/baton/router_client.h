@@ -86,11 +86,20 @@ struct ServedModel {
   int64_t max_context = 0;  // 0: the server does not tell
 };
 
+// A server as its user names it.
+struct ServerAccess {
+  std::string url;
+  std::string api_key;  // may be empty
+  http::TlsTrust trust{};
+};
+// What `--cacert FILE` says; empty without it.
+http::TlsTrust trust_in(const std::string& cacert);
+
 // One thread at a time, but for cancel().
 class RouterClient {
  public:
-  // `api_key` may be empty. `interrupt_fd`: see http::ClientOptions.
-  RouterClient(std::string url, std::string api_key, Duration timeout, int interrupt_fd = -1);
+  // `interrupt_fd`: see http::ClientOptions.
+  RouterClient(ServerAccess server, Duration timeout, int interrupt_fd = -1);
 
   bool ready();  // GET /readyz says 200
   Result<ClusterStatus> status();

@@ -91,7 +91,7 @@ class RouterClientTest : public ::testing::Test {
     ASSERT_TRUE(started.ok());
     server_ = *std::move(started);
   }
-  RouterClient client() { return {server_->url() + "/", "secret", 5s}; }
+  RouterClient client() { return {{server_->url() + "/", "secret"}, 5s}; }
 
   std::string asked_;
   std::unique_ptr<http::Server> server_;

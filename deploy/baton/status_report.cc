@@ -20,9 +20,9 @@ int failed(const Status& status) {
   return config::kExitCannotStart;
 }
 
-int watch(const StatusOptions& options, const std::string& key) {
+int watch(const StatusOptions& options, ServerAccess server) {
   TerminalSignals signals;
-  RouterClient client(options.url, key, kTimeout, signals.fd());
+  RouterClient client(std::move(server), kTimeout, signals.fd());
   const WatchParts parts = {
       .ask = [&client] { return client.status(); },
       .wait = [&signals](Duration interval) { return signals.wait(interval) == WokenBy::kSignal; },
@@ -44,10 +44,11 @@ int run_status(const StatusOptions& options) {
   if (!key.ok()) {
     return failed(key.status());
   }
+  ServerAccess server{options.url, *key, trust_in(options.cacert)};
   if (options.watch_s) {
-    return watch(options, *key);
+    return watch(options, std::move(server));
   }
-  const Result<ClusterStatus> status = RouterClient(options.url, *key, kTimeout).status();
+  const Result<ClusterStatus> status = RouterClient(std::move(server), kTimeout).status();
   if (!status.ok()) {
     return failed(status.status());
   }

@@ -10,6 +10,7 @@ namespace baton::cli {
 struct StatusOptions {
   std::string url = "http://127.0.0.1:8000";
   std::string api_key_file;
+  std::string cacert;  // whom an https:// server is trusted by; empty: the system's authorities
   bool json = false;
   std::optional<double> watch_s;  // ask again after so long
 };

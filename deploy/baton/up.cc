@@ -34,20 +34,20 @@ void print_line(const std::string& line) {
 // own, so that signals and deaths are noticed while it runs.
 class UpWatch final : public ClusterWatch {
  public:
-  UpWatch(const UpOptions& options, const ClusterPlan& plan, std::string api_key, int stop_fd,
-          const Clock& clock)
+  UpWatch(const UpOptions& options, const ClusterPlan& plan, const std::string& api_key,
+          int stop_fd, const Clock& clock)
       : options_(options),
         plan_(plan),
         stop_fd_(stop_fd),
         clock_(clock),
         started_(clock.now()),
-        poll_client_(plan.url, api_key, kPollTimeout),
-        answer_client_(plan.url, std::move(api_key), kAnswerTimeout) {
+        poll_client_(access(plan, api_key), kPollTimeout),
+        answer_client_(access(plan, api_key), kAnswerTimeout) {
     if (options.kill_stuck_after_s > 0) {
       liveness_.emplace(
-          LivenessWatch::Options{
-              .stuck_after =
-                  config::scaled(plan.config, std::chrono::seconds(options.kill_stuck_after_s))},
+          LivenessWatch::Options{.stuck_after = config::scaled(
+                                     plan.config, std::chrono::seconds(options.kill_stuck_after_s)),
+                                 .trust = access(plan, api_key).trust},
           clock);
     }
   }
@@ -121,6 +121,10 @@ class UpWatch final : public ClusterWatch {
   }
 
  private:
+  static ServerAccess access(const ClusterPlan& plan, const std::string& api_key) {
+    return {plan.url, api_key, {.own_certificate = plan.config.router.tls_certificate_file}};
+  }
+
   std::string try_line() const {
     return curl_line(plan_.url, plan_.config.model.name,
                      !plan_.config.router.api_keys_file.empty());

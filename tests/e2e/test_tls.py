@@ -126,7 +126,41 @@ class TlsTest(unittest.TestCase):
                 self.assertRaises(ssl.SSLCertVerificationError):
             old.wrap_socket(connection, server_hostname="127.0.0.1")
 
-    def test_5_all_stop_cleanly(self):
+    def baton(self, *arguments, text=None):
+        return subprocess.run([os.path.join(BIN, "baton"), *map(str, arguments)], cwd=ROOT, input=text,
+                              capture_output=True, text=True, timeout=60, check=False)
+
+    def test_5_baton_asks_over_tls(self):
+        server = ["--url", f"https://127.0.0.1:{self.port}"]
+        trusted = [*server, "--cacert", self.certificate]
+        status = self.baton("status", "--json", *trusted)
+        self.assertEqual(status.returncode, 0, status.stderr)
+        self.assertEqual(len(json.loads(status.stdout)["workers"]), 2)
+        chat = self.baton("chat", "--max-tokens", 3, *trusted, text="Hello!\n")
+        self.assertEqual(chat.returncode, 0, chat.stderr)
+        self.assertTrue(chat.stdout.strip())
+        bench = self.baton("bench", "serve", "--json", "--concurrency", 2, "--requests", 4, "--warmup",
+                           0, "--input", 20, "--output", 4, *trusted)
+        self.assertEqual(bench.returncode, 0, bench.stderr)
+        self.assertEqual(json.loads(bench.stdout)["completed"], 4)
+        for command in (["status"], ["chat"], ["explain", "x"], ["bench", "serve", "--rate", 1]):
+            refused = self.baton(*command, *server, text="")
+            self.assertNotEqual(refused.returncode, 0, command)
+            self.assertIn("the server's certificate is not trusted: self-signed certificate; --cacert "
+                          "FILE names who is trusted", refused.stderr)
+
+    def test_6_up_trusts_its_own_certificate(self):
+        self.make_certificate("third")
+        up = self.baton("up", "deploy/local.yaml", "--port", 0, "--first-answer", "--once", "--model",
+                        MODEL, *[word for pair in POOL for word in ("--set", pair)],
+                        "--set", f"router.tls_certificate_file={self.certificate}",
+                        "--set", f"router.tls_key_file={self.key}")
+        self.assertEqual(up.returncode, 0, up.stderr)
+        self.assertRegex(up.stdout, r"ready in .*: https://127\.0\.0\.1:\d+\n")
+        self.assertIn("> Why is the sky blue?", up.stdout)
+        self.assertIn("try: curl -N --insecure https://127.0.0.1:", up.stdout)
+
+    def test_7_all_stop_cleanly(self):
         for process in self.programs.values():
             process.send_signal(signal.SIGTERM)
         for name, process in self.programs.items():

@@ -7,9 +7,11 @@
 namespace baton::serve_bench {
 
 Result<std::unique_ptr<HttpPort>> HttpPort::create(const std::string& url, std::string api_key,
-                                                   int max_connections, const Clock& clock) {
+                                                   int max_connections, const Clock& clock,
+                                                   http::TlsTrust trust) {
   http::AsyncClientOptions options;
   options.max_exchanges = static_cast<size_t>(max_connections);
+  options.trust = std::move(trust);
   BATON_ASSIGN_OR_RETURN(std::unique_ptr<http::AsyncClient> client,
                          http::AsyncClient::create(url, options, clock));
   return std::unique_ptr<HttpPort>(new HttpPort(std::move(client), std::move(api_key), clock));

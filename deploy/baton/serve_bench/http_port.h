@@ -19,7 +19,8 @@ class HttpPort final : public CompletionPort {
  public:
   // Paths of calls come behind the path of `url`. `api_key` may be empty.
   static Result<std::unique_ptr<HttpPort>> create(const std::string& url, std::string api_key,
-                                                  int max_connections, const Clock& clock);
+                                                  int max_connections, const Clock& clock,
+                                                  http::TlsTrust trust = {});
   ~HttpPort() override;
 
   TimePoint now() const override { return clock_.now(); }

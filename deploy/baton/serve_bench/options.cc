@@ -32,9 +32,10 @@ Status check_options(const ServeBenchOptions& options) {
                             " needs as many connections; --max-connections is " +
                             std::to_string(options.max_connections));
   }
-  if (!options.url.starts_with("http://")) {
+  if (!options.url.starts_with("http://") && !options.url.starts_with("https://")) {
     return invalid_argument("--url " + options.url +
-                            " does not begin with http://, for example http://127.0.0.1:8000");
+                            " does not begin with http:// or https://, for example "
+                            "http://127.0.0.1:8000");
   }
   return Status();
 }

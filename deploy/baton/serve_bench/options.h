@@ -37,6 +37,7 @@ struct ServeBenchOptions {
   std::string endpoint = "completions";  // or "chat"
   std::string model;                     // empty = the first of /v1/models
   std::string api_key_file;
+  std::string cacert;  // whom an https:// server is trusted by; empty: the system's authorities
   uint64_t seed = 1;
   bool json = false;
 };

@@ -12,6 +12,7 @@
 #include "common/base/random.h"
 #include "common/base/stop_signal.h"
 #include "common/config/program_options.h"
+#include "deploy/baton/router_client.h"
 #include "deploy/baton/serve_bench/bench_session.h"
 #include "deploy/baton/serve_bench/http_port.h"
 #include "deploy/baton/serve_bench/progress.h"
@@ -76,18 +77,19 @@ Result<Report> measure(const ServeBenchOptions& options, const std::string& key,
     BATON_ASSIGN_OR_RETURN(trace, read_trace(options.trace));
   }
   BATON_ASSIGN_OR_RETURN(const ApiUrl url, split_api_url(options.url));
+  const http::TlsTrust trust = cli::trust_in(options.cacert);
   ServerSetup setup;
   setup.api = url.api;
   setup.dialect.chat = options.endpoint == "chat";
   setup.dialect.model = options.model;
   if (options.model.empty()) {
-    BATON_ASSIGN_OR_RETURN(setup.dialect.model, first_model(options.url, key));
+    BATON_ASSIGN_OR_RETURN(setup.dialect.model, first_model(options.url, key, trust));
   }
   const SteadyClock clock;
   SystemRandom random;
   ProgressBar bar;
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<HttpPort> port,
-                         HttpPort::create(url.server, key, options.max_connections, clock));
+                         HttpPort::create(url.server, key, options.max_connections, clock, trust));
   BenchSession session(options, setup, std::move(trace),
                        {.port = *port,
                         .random = random,

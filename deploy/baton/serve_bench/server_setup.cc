@@ -75,17 +75,18 @@ Result<ApiUrl> split_api_url(const std::string& url) {
   const bool version =
       last.size() >= 2 && last[0] == 'v' &&
       std::all_of(last.begin() + 1, last.end(), [](char c) { return c >= '0' && c <= '9'; });
-  return ApiUrl{"http://" + http::to_string(parsed.server), version ? path : path + "/v1"};
+  return ApiUrl{http::origin(parsed), version ? path : path + "/v1"};
 }
 
-Result<std::string> first_model(const std::string& url, const std::string& api_key) {
+Result<std::string> first_model(const std::string& url, const std::string& api_key,
+                                const http::TlsTrust& trust) {
   BATON_ASSIGN_OR_RETURN(const ApiUrl api, split_api_url(url));
   http::ClientRequest request;
   request.url = api.server + api.api + "/models";
   if (!api_key.empty()) {
     request.headers.set("Authorization", "Bearer " + api_key);
   }
-  http::Client client({.timeout = 10s, .max_body_bytes = 16 << 20});
+  http::Client client({.timeout = 10s, .max_body_bytes = 16 << 20, .trust = trust});
   BATON_ASSIGN_OR_RETURN(const http::Response response, client.request(request));
   if (response.status != 200) {
     return failure(request.url, response.status, error_text(response.body));

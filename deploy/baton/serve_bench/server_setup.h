@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "common/http/tls.h"
 #include "deploy/baton/serve_bench/completion_port.h"
 #include "deploy/baton/serve_bench/options.h"
 #include "deploy/baton/serve_bench/prompt.h"
@@ -29,15 +30,16 @@ struct ServerSetup {
   bool counts_prompts = false;  // else prompts have a word a token, and nobody checks
 };
 
-// Splits "http://host:port/v3" into server and "/v3"; without such an end the API is "/v1".
+// Splits "https://host:port/v3" into server and "/v3"; without such an end the API is "/v1".
 struct ApiUrl {
-  std::string server;  // "http://host:port"
+  std::string server;  // "https://host:port"
   std::string api;     // "/v1"
 };
 Result<ApiUrl> split_api_url(const std::string& url);
 
 // The name of the first model of `url`/models. Errors say what to do.
-Result<std::string> first_model(const std::string& url, const std::string& api_key);
+Result<std::string> first_model(const std::string& url, const std::string& api_key,
+                                const http::TlsTrust& trust = {});
 
 class ServerProbe {
  public:

@@ -10,7 +10,8 @@
 // rows are split over all threads of all ranks; q, k, v, the attention output and the feed-forward
 // activations are a rank's own. Row-split products leave one partial result per reduction segment,
 // which the next norm adds up in ascending order, whatever rank made them: every degree gives the
-// same bits (docs/numerics.md). Eight barriers a layer, four of them between ranks.
+// same bits (docs/numerics.md). Five barriers a layer, two of them between ranks; two more between
+// ranks for more than 16 rows, where norms are shared out.
 //
 // Threads: prepare() on the owner's thread while no pass runs; run() on all team threads at once.
 // Between them nothing changes. Allocates only when a batch is larger than all before it.

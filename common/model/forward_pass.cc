@@ -26,6 +26,9 @@ struct Tiling {
 constexpr int kItemsPerThread = 4;  // so that the last one does not keep all others waiting long
 constexpr int kMinRowTile = 96;
 constexpr int kMaxRowTile = 576;  // x then stays in the L2 cache: 663 KB at a hidden size of 576
+// Up to so many rows one thread makes a norm of all sooner than a barrier lets all threads share
+// it.
+constexpr int kFewRows = 16;
 constexpr size_t kMaxTileBytes = size_t{160} << 10;  // of results that a thread keeps to itself
 
 // Slots of the thread's scratch.
@@ -73,7 +76,8 @@ ForwardPass::ForwardPass(const ForwardState& state, device::TeamThread& thread,
       weights_(state.weights.rank(thread.rank)),
       rank_(state.ranks[static_cast<size_t>(thread.rank)]),
       isa_(state.options.isa),
-      rows_(state.rows()) {}
+      rows_(state.rows()),
+      few_rows_(rows_ <= kFewRows) {}
 
 template <typename Body>
 void ForwardPass::share_out(int n, const Body& body) {
@@ -181,45 +185,55 @@ void ForwardPass::code(const Operand& operand, int rows, int columns) {
   }
 }
 
+void ForwardPass::norm_rows(const Norm& norm, int begin, int end) {
+  kernels::residual_norm(isa_, norm_params(norm), begin, end);
+  code(normed_rows().at(begin, 0), end - begin, model_.hidden);
+}
+
 void ForwardPass::norm(const Norm& norm) {
   const Range mine = share(rows_, thread_.rank * thread_.threads + thread_.thread,
                            thread_.ranks * thread_.threads);
   if (!mine.empty()) {
-    kernels::residual_norm(isa_, norm_params(norm), mine.begin, mine.end);
-    code(normed_rows().at(mine.begin, 0), mine.count(), model_.hidden);
+    norm_rows(norm, mine.begin, mine.end);
   }
   thread_.team_barrier();
 }
 
 void ForwardPass::attention_half(int layer) {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  // What the layer before left in `parts` is added here; the rows are those that this thread
-  // embedded, so the first layer needs no barrier before it.
-  norm(after_ffn(layer - 1, s_.weights.vectors(layer).attn_norm));
-  column_product(
-      w.qkv,
-      {.x = normed_rows(), .count = rows_, .y = rank_.qkv.data(), .y_stride = w.qkv.columns});
-  thread_.rank_barrier();
-  store_kv(layer);
+  const LayerVectors& v = s_.weights.vectors(layer);
+  if (layer == 0 || !few_rows_) {
+    // What the layer before left in `parts` is added here; the rows are those that this thread
+    // embedded, so the first layer needs no barrier before it.
+    norm(after_ffn(layer - 1, v.attn_norm));
+  }
+  qkv(layer);
   thread_.rank_barrier();
   if (hooks_.kv_written && thread_.thread == 0) {
     hooks_.kv_written(thread_.rank, layer);
   }
   attend(layer);
   thread_.rank_barrier();
-  row_product(w.attn_output, attention_rows());
+  const Norm after = {.parts = s_.attention_parts,
+                      .part_weight = data_or_null(v.attn_post_norm),
+                      .weight = v.ffn_norm.data()};
+  row_product(w.attn_output, attention_rows(), &after);
   thread_.team_barrier();
+  if (!few_rows_) {
+    norm(after);
+  }
 }
 
 void ForwardPass::ffn_half(int layer) {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  const LayerVectors& v = s_.weights.vectors(layer);
-  norm({.parts = s_.attention_parts,
-        .part_weight = data_or_null(v.attn_post_norm),
-        .weight = v.ffn_norm.data()});
   gate_up(w.gate_up);
   thread_.rank_barrier();
-  row_product(w.ffn_down, ffn_rows());
+  if (layer + 1 < model_.layers) {
+    const Norm after = after_ffn(layer, s_.weights.vectors(layer + 1).attn_norm);
+    row_product(w.ffn_down, ffn_rows(), &after);
+  } else {
+    row_product(w.ffn_down, ffn_rows(), nullptr);  // head() makes the norm of the rows it wants
+  }
   thread_.team_barrier();
 }
 
@@ -232,32 +246,64 @@ kernels::KvLayerView ForwardPass::kv_view(int layer) const {
           .head_dim = model_.head_dim};
 }
 
-void ForwardPass::store_kv(int layer) {
+kernels::QkvParams ForwardPass::qkv_params(int layer) const {
   const RankColumns& columns = weights_.columns;
   const LayerVectors& v = s_.weights.vectors(layer);
-  const kernels::QkvParams params = {
-      .qkv = rank_.qkv.data(),
-      .qkv_stride = weights_.layers[static_cast<size_t>(layer)].qkv.columns,
-      .q_column = columns.q,
-      .k_column = columns.k,
-      .v_column = columns.v,
-      .q_heads = columns.query_heads.count(),
-      .q_bias = bias_of(v.q_bias, columns.query_heads.begin, model_.head_dim),
-      .k_bias = bias_of(v.k_bias, columns.kv_heads.begin, model_.head_dim),
-      .v_bias = bias_of(v.v_bias, columns.kv_heads.begin, model_.head_dim),
-      .q_norm = data_or_null(v.q_norm),
-      .k_norm = data_or_null(v.k_norm),
-      .eps = model_.norm_eps,
-      .q_out = rank_.q.data(),
-      .q_stride = columns.query_heads.count() * model_.head_dim,
-      .kv = kv_view(layer),
-      .rope = s_.weights.rope(layer),
-      .positions = s_.positions.data(),
-      .slot_block = s_.slot_blocks[static_cast<size_t>(group_of(layer))].data()};
-  const Range mine = share(rows_, thread_.thread, thread_.threads);
-  if (!mine.empty()) {
-    kernels::rope_and_store(isa_, params, mine.begin, mine.end);
+  return {.qkv = rank_.qkv.data(),
+          .qkv_stride = weights_.layers[static_cast<size_t>(layer)].qkv.columns,
+          .q_column = columns.q,
+          .k_column = columns.k,
+          .v_column = columns.v,
+          .q_heads = columns.query_heads.count(),
+          .q_bias = bias_of(v.q_bias, columns.query_heads.begin, model_.head_dim),
+          .k_bias = bias_of(v.k_bias, columns.kv_heads.begin, model_.head_dim),
+          .v_bias = bias_of(v.v_bias, columns.kv_heads.begin, model_.head_dim),
+          .q_norm = data_or_null(v.q_norm),
+          .k_norm = data_or_null(v.k_norm),
+          .eps = model_.norm_eps,
+          .q_out = rank_.q.data(),
+          .q_stride = columns.query_heads.count() * model_.head_dim,
+          .kv = kv_view(layer),
+          .rope = s_.weights.rope(layer),
+          .positions = s_.positions.data(),
+          .slot_block = s_.slot_blocks[static_cast<size_t>(group_of(layer))].data()};
+}
+
+void ForwardPass::qkv(int layer) {
+  const Projection& projection = weights_.layers[static_cast<size_t>(layer)].qkv;
+  const Rows all = {
+      .x = normed_rows(), .count = rows_, .y = rank_.qkv.data(), .y_stride = projection.columns};
+  kernels::QkvParams params = qkv_params(layer);
+  if (model_.head_dim % kernels::kPanelRows != 0) {  // heads share panels
+    column_product(projection, all);
+    thread_.rank_barrier();
+    const Range mine = share(rows_, thread_.thread, thread_.threads);
+    if (!mine.empty()) {
+      kernels::rope_and_store(isa_, params, mine.begin, mine.end);
+    }
+    return;
   }
+  // Heads fill whole panels, so those of q, k and v follow each other: an item is some of them.
+  const int head_panels = model_.head_dim / kernels::kPanelRows;
+  const int heads = params.q_heads + 2 * params.kv.kv_heads;
+  const kernels::PackedMatrix& first = projection.parts.front().weights;
+  const int grain = ceil_div(
+      kernels::matmul_panel_grain(isa_, first.format(), rows_, first.padded_k()), head_panels);
+  const Tiling t =
+      tiling(rows_, heads, heads / grain < thread_.threads ? 1 : grain, thread_.threads);
+  share_out(t.items(), [&](int item) {
+    const int row = item / t.groups * t.tile;
+    const int count = std::min(t.tile, rows_ - row);
+    params.head_begin = item % t.groups * t.grain;
+    params.head_end = std::min(params.head_begin + t.grain, heads);
+    const int panel = params.head_begin * head_panels;
+    multiply(projection, panel, params.head_end * head_panels,
+             {.x = all.x.at(row, 0),
+              .count = count,
+              .y = all.y + size_t(row) * all.y_stride + kernels::kPanelRows * panel,
+              .y_stride = all.y_stride});
+    kernels::rope_and_store(isa_, params, row, row + count);
+  });
 }
 
 void ForwardPass::attend(int layer) {
@@ -360,7 +406,8 @@ void ForwardPass::column_product(const Projection& projection, const Rows& rows)
   });
 }
 
-void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const Operand& x) {
+void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const Operand& x,
+                              const Norm* after) {
   // All segments have the same panels (the hidden size); they follow each other in the items.
   const kernels::PackedMatrix& first = segments.front().weights;
   const int panels = first.panels();
@@ -390,7 +437,24 @@ void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const Ope
         kMatmulScratch,
         kernels::matmul_scratch_bytes(isa_, matrix.format(), rows, matrix.padded_k()));
     kernels::matmul(isa_, params, begin, std::min(begin + t.grain, panels), scratch);
+    if (few_rows_ && after != nullptr && is_last_item(t.items() * count)) {
+      norm_rows(*after, 0, rows_);
+    }
   });
+}
+
+bool ForwardPass::is_last_item(int items) const {
+  // Release what was written here, acquire what others wrote. The last one clears: a barrier lies
+  // before the next use.
+  const auto count = [](int& counter, int all) {
+    const std::atomic_ref<int> done(counter);
+    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < all) {
+      return false;
+    }
+    done.store(0, std::memory_order_relaxed);
+    return true;
+  };
+  return count(*rank_.items_done.data(), items) && count(*s_.ranks_done.data(), thread_.ranks);
 }
 
 void ForwardPass::gate_up(const Projection& projection) {

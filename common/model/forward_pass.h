@@ -6,6 +6,7 @@
 #include <span>
 
 #include "common/kernels/attention/attention.h"
+#include "common/kernels/small/small_ops.h"
 #include "common/model/forward_state.h"
 
 namespace baton::model {
@@ -33,7 +34,10 @@ class ForwardPass final {
   kernels::ResidualNormParams norm_params(const Norm& norm) const;
   // What the layer before left in the feed-forward parts, then the norm.
   Norm after_ffn(int layer_before, const std::vector<float>& weight) const;
-  void store_kv(int layer);
+  void norm_rows(const Norm& norm, int begin, int end);
+  // Products of the batch with q, k and v; then RoPE and the store of K and V, head by head.
+  void qkv(int layer);
+  kernels::QkvParams qkv_params(int layer) const;
   void attend(int layer);
   // Whether it was the last part, so that the outputs are there.
   bool attend_part(const AttentionItem& item, const kernels::AttentionParams& params,
@@ -66,8 +70,11 @@ class ForwardPass final {
     int y_stride = 0;
   };
   void column_product(const Projection& projection, const Rows& rows);
-  // One partial result per segment of the rank, shared out within the rank.
-  void row_product(std::span<const SegmentMatrix> segments, const Operand& x);
+  // One partial result per segment of the rank, shared out within the rank; then, of few rows, the
+  // norm of their sum by whoever is last.
+  void row_product(std::span<const SegmentMatrix> segments, const Operand& x, const Norm* after);
+  // Counts one of `items`, which every rank has; true of the very last.
+  bool is_last_item(int items) const;
   // Panels [begin, end) in this thread alone; y is where panel `begin` goes.
   void multiply(const Projection& projection, int begin, int end, const Rows& rows);
 
@@ -85,6 +92,8 @@ class ForwardPass final {
   const RankState& rank_;
   device::Isa isa_;
   int rows_;
+  bool
+      few_rows_;  // norms are made at the end of the product before them, without a barrier between
   int phase_ = 0;
 };
 

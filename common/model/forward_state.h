@@ -39,6 +39,7 @@ struct RankState {
   std::vector<HeadGroup> groups;
   std::vector<AttentionItem> items;  // dearest first
   std::vector<AttentionMerge> merges;
+  AlignedArray<int> items_done = AlignedArray<int>(1);  // of a product that a norm follows
   AlignedArray<float> merge_parts;
   size_t merge_parts_used = 0;
   AlignedArray<int> merge_counts;    // of each merge, items that are done; 0 again when merged
@@ -94,7 +95,8 @@ struct ForwardState {
   std::vector<const float*> ffn_parts;
   AlignedArray<uint16_t> head_x;  // [logits rows, hidden_bf16_stride]
   AlignedArray<kernels::CodeBlock> head_codes;
-  AlignedArray<float> logits;  // [max_logits_rows, logits_stride]
+  AlignedArray<float> logits;                           // [max_logits_rows, logits_stride]
+  AlignedArray<int> ranks_done = AlignedArray<int>(1);  // with all items of such a product
   std::vector<RankState> ranks;
 
   int rows() const { return static_cast<int>(tokens.size()); }

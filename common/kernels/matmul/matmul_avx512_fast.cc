@@ -305,25 +305,38 @@ void coded_rows(WeightFormat format, const CodedRowsArgs& args) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+// The largest of 32 values without a sign, as bf16 counts them.
+[[gnu::always_inline]] inline uint32_t largest_of(__m512i values) {
+  const __m256i half =
+      _mm256_max_epu16(_mm512_castsi512_si256(values), _mm512_extracti64x4_epi64(values, 1));
+  const __m128i eight =
+      _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  const __m128i least = _mm_minpos_epu16(_mm_xor_si128(eight, _mm_set1_epi16(-1)));
+  return 0xFFFFu ^ static_cast<uint32_t>(_mm_extract_epi16(least, 0));
+}
+
 void to_codes(const uint16_t* x, int blocks, CodeBlock* out) {
   const __m256i order = _mm256_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15, 0, 2,
                                          4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+  const __m512i magnitudes = _mm512_set1_epi16(0x7FFF);
   for (int i = 0; i < blocks; ++i, x += 32, ++out) {
-    const F32 low = widened(x);
-    const F32 high = widened(x + 16);
-    const F32 largest = _mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high));
-    const float magnitude = _mm512_reduce_max_ps(largest);
-    // Zero, unless something is not finite: the maximum may have passed over a NaN.
-    const float sum = _mm512_reduce_add_ps(_mm512_add_ps(low, high));
-    out->scale = magnitude / 127.0f + (sum - sum);
+    const uint32_t largest = largest_of(_mm512_and_si512(_mm512_loadu_si512(x), magnitudes));
+    constexpr uint32_t kInfinity = 0x7F80;  // and beyond it NaN
+    const float magnitude = __builtin_bit_cast(float, largest << 16);
+    const float scale = largest < kInfinity ? magnitude / 127.0f : __builtin_nanf("");
     const F32 inverse = _mm512_set1_ps(magnitude > 0 ? 127.0f / magnitude : 0.0f);
-    const I32 first = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
-    const I32 last = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-    const __m256i codes =
-        _mm256_set_m128i(_mm512_cvtsepi32_epi8(last), _mm512_cvtsepi32_epi8(first));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out->codes), _mm256_shuffle_epi8(codes, order));
-    out->half_sum[0] = out->scale * static_cast<float>(_mm512_reduce_add_epi32(first));
-    out->half_sum[1] = out->scale * static_cast<float>(_mm512_reduce_add_epi32(last));
+    const I32 first = _mm512_cvtps_epi32(_mm512_mul_ps(widened(x), inverse));
+    const I32 last = _mm512_cvtps_epi32(_mm512_mul_ps(widened(x + 16), inverse));
+    const __m256i codes = _mm256_shuffle_epi8(
+        _mm256_set_m128i(_mm512_cvtsepi32_epi8(last), _mm512_cvtsepi32_epi8(first)), order);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out->codes), codes);
+    // The sum of the codes of each half, in each of its dwords.
+    __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), codes);
+    sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, _MM_SHUFFLE(1, 0, 3, 2)));
+    sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, _MM_SHUFFLE(2, 3, 0, 1)));
+    out->scale = scale;
+    out->half_sum[0] = scale * static_cast<float>(_mm256_extract_epi32(sums, 0));
+    out->half_sum[1] = scale * static_cast<float>(_mm256_extract_epi32(sums, 4));
     out->sum = out->half_sum[0] + out->half_sum[1];
   }
 }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "common/base/ids.h"
@@ -64,6 +65,9 @@ struct QkvParams {
   // Of each row: its absolute position, and the block that holds it.
   const int32_t* positions = nullptr;   // [rows]
   const BlockId* slot_block = nullptr;  // [rows]; slot = position % block_tokens
+  // Which heads, counted through q, then k, then v.
+  int head_begin = 0;
+  int head_end = std::numeric_limits<int>::max();
 };
 void rope_and_store(device::Isa isa, const QkvParams& params, int row_begin, int row_end);
 

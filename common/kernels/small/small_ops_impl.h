@@ -238,20 +238,24 @@ struct SmallOpsImpl {
     return bias == nullptr ? nullptr : bias + column;
   }
 
-  // Writes one slot of K and V. pairs32: K [dim/2][32][2], V [16][dim][2].
-  static void store_slot(const QkvParams& p, int row, const float* in, int head) {
+  // Write one slot of K or V. pairs32: K [dim/2][32][2], V [16][dim][2].
+  static void store_key(const QkvParams& p, int row, const float* in, int head) {
     const int dim = p.kv.head_dim;
     const int slot = p.positions[row] % p.kv.block_tokens;
-    const BlockId block = p.slot_block[row];
     uint16_t rounded[kMaxHeadDim];
-
     rotate_head(p, row, {in + p.k_column + head * dim, at(p.k_bias, head * dim), p.k_norm},
                 rounded);
-    std::byte* k_group = p.kv.k_group(block, head, slot / 32) + sizeof(uint32_t) * (slot % 32);
+    std::byte* k_group =
+        p.kv.k_group(p.slot_block[row], head, slot / 32) + sizeof(uint32_t) * (slot % 32);
     for (int i = 0; i < dim / 2; ++i) {
       std::memcpy(k_group + sizeof(uint32_t) * 32 * i, rounded + 2 * i, sizeof(uint32_t));
     }
+  }
 
+  static void store_value(const QkvParams& p, int row, const float* in, int head) {
+    const int dim = p.kv.head_dim;
+    const int slot = p.positions[row] % p.kv.block_tokens;
+    uint16_t rounded[kMaxHeadDim];
     const float* v = in + p.v_column + head * dim;
     float biased[kMaxHeadDim];
     if (p.v_bias != nullptr) {
@@ -259,7 +263,7 @@ struct SmallOpsImpl {
       v = biased;
     }
     round_row(v, dim, rounded);
-    auto* v_group = reinterpret_cast<uint16_t*>(p.kv.v_group(block, head, slot / 32));
+    auto* v_group = reinterpret_cast<uint16_t*>(p.kv.v_group(p.slot_block[row], head, slot / 32));
     v_group += static_cast<size_t>((slot % 32) / 2) * dim * 2 + (slot % 2);
     for (int d = 0; d < dim; ++d) {
       v_group[2 * d] = rounded[d];
@@ -268,16 +272,23 @@ struct SmallOpsImpl {
 
   static void rope_and_store(const QkvParams& p, int row_begin, int row_end) {
     const int dim = p.kv.head_dim;
+    const int keys = p.q_heads;
+    const int values = p.q_heads + p.kv.kv_heads;
+    const int heads = p.q_heads + 2 * p.kv.kv_heads;
+    const int end = p.head_end < heads ? p.head_end : heads;
     for (int row = row_begin; row < row_end; ++row) {
       const float* in = p.qkv + static_cast<size_t>(row) * p.qkv_stride;
       uint16_t* q_out = p.q_out + static_cast<size_t>(row) * p.q_stride;
-      for (int head = 0; head < p.q_heads; ++head) {
-        const int column = head * dim;
-        rotate_head(p, row, {in + p.q_column + column, at(p.q_bias, column), p.q_norm},
-                    q_out + column);
-      }
-      for (int head = 0; head < p.kv.kv_heads; ++head) {
-        store_slot(p, row, in, head);
+      for (int head = p.head_begin; head < end; ++head) {
+        if (head < keys) {
+          const int column = head * dim;
+          rotate_head(p, row, {in + p.q_column + column, at(p.q_bias, column), p.q_norm},
+                      q_out + column);
+        } else if (head < values) {
+          store_key(p, row, in, head - keys);
+        } else {
+          store_value(p, row, in, head - values);
+        }
       }
     }
   }

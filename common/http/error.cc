@@ -5,6 +5,10 @@
 namespace baton::http {
 namespace {
 
+// They may quote what a client has sent.
+constexpr size_t kLongestMessage = 1'000;
+constexpr size_t kLongestName = 200;
+
 // Length of the well-formed UTF-8 sequence at the front of `text`, 0 if there is none
 // (Unicode 15, table 3-7).
 size_t sequence_length(std::string_view text) {
@@ -73,11 +77,24 @@ void append_ascii(std::string& out, char c) {
   }
 }
 
+// At most so many bytes, without a part of a character at the end.
+void append_shortened(std::string& out, std::string_view text, size_t most) {
+  if (text.size() <= most) {
+    append_json_string(out, text);
+    return;
+  }
+  size_t end = most;
+  while (end > most - 4 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  append_json_string(out, std::string(text.substr(0, end)) + "...");
+}
+
 void append_nullable(std::string& out, std::string_view text) {
   if (text.empty()) {
     out += "null";
   } else {
-    append_json_string(out, text);
+    append_shortened(out, text, kLongestName);
   }
 }
 
@@ -148,7 +165,7 @@ ApiError to_api_error(const Status& status, std::string_view param, std::string_
 
 std::string error_json(const ApiError& error) {
   std::string out = "{\"error\":{\"message\":";
-  append_json_string(out, error.message);
+  append_shortened(out, error.message, kLongestMessage);
   out += ",\"type\":";
   append_json_string(out, error.type);
   out += ",\"param\":";

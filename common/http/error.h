@@ -24,7 +24,8 @@ struct ApiError {
 ApiError to_api_error(const Status& status, std::string_view param = {},
                       std::string_view code = {});
 
-// The JSON text alone, without a line feed: also the data of an error event inside a stream.
+// The JSON text alone, without a line feed: also the data of an error event inside a stream. What a
+// client has sent and a message or param quotes is cut where it is long.
 std::string error_json(const ApiError& error);
 
 // A complete response; 429 and 503 carry Retry-After, 401 carries WWW-Authenticate: Bearer.

@@ -81,6 +81,21 @@ TEST(AddressTest, ReadsUrls) {
   EXPECT_FALSE(parse_url("http://host/a b").ok());
 }
 
+TEST(ErrorTest, QuotesOnlyTheBeginningOfWhatIsLong) {
+  ApiError error{400, "'a': " + std::string(20'000, '('), "invalid_request_error",
+                 std::string(300, 'p'), ""};
+  EXPECT_EQ(error_json(error), "{\"error\":{\"message\":\"'a': " + std::string(995, '(') +
+                                   "...\",\"type\":\"invalid_request_error\",\"param\":\"" +
+                                   std::string(200, 'p') + "...\",\"code\":null}}");
+  error.message = std::string(999, 'a') + "\xC3\xA9\xC3\xA9";  // no half of a character
+  error.param.clear();
+  EXPECT_EQ(error_json(error), "{\"error\":{\"message\":\"" + std::string(999, 'a') +
+                                   "...\",\"type\":\"invalid_request_error\",\"param\":null,"
+                                   "\"code\":null}}");
+  error.message = std::string(1000, '\x80');
+  EXPECT_NE(error_json(error).find("\xEF\xBF\xBD\""), std::string::npos);
+}
+
 TEST(MessageTest, FindsHeadersInAnyCase) {
   Headers headers{{"Connection", "keep-alive, Upgrade"}, {"A", "1"}, {"a", "2"}};
   EXPECT_EQ(headers.get("a"), "1");

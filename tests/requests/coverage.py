@@ -65,10 +65,11 @@ def report(title, files):
 def own_clients():
     """What `baton` asks of a router, by both clients of common/http."""
     sys.path.insert(0, str(HERE))
+    from answers import try_clients
     from scenes import SCENES, running
     program = BUILD / "bin" / "baton"
-    with running(SCENES[0]) as (cluster, _):
-        url = ["--url", cluster.url]
+    with running(SCENES[0]) as stage:
+        url = ["--url", stage.cluster.url]
         load = ["--input", "20", "--output", "8", "--slo-ttft-ms", "1000", "--slo-tpot-ms", "100", "--json"]
         for command in (["status", *url], ["status", *url, "--json"],
                         ["bench", "serve", *url, "--concurrency", "8", "--requests", "64", *load],
@@ -78,8 +79,19 @@ def own_clients():
             print(f"baton {' '.join(command[:2])}: {done.returncode} {done.stderr.strip()[-200:]}")
         subprocess.run([program, "chat", *url], cwd=ROOT, input="hello\nand again\n", text=True,
                        capture_output=True, timeout=120, check=True)
-        subprocess.run([program, "status", "--url", "http://127.0.0.1:1"], cwd=ROOT,
-                       capture_output=True, timeout=120, check=False)
+        cannot_start(stage.cluster.url.removeprefix("http://"))
+    for seed in range(3):
+        for problem in try_clients(program, seed):
+            print(f"FAILED {problem}")
+
+
+def cannot_start(taken):
+    """Routers that must say why they do not start."""
+    for listen in (taken, "192.0.2.1:1", "nobody.invalid:1", "0.0.0.0:0"):
+        done = subprocess.run([BUILD / "bin" / "baton-router", "--config", "deploy/local.yaml", "--set",
+                               f"router.listen={listen}", "--set", "router.control=tcp://127.0.0.1:*"],
+                              cwd=ROOT, capture_output=True, text=True, timeout=60)
+        print(f"router.listen={listen}: {done.returncode} {done.stderr.strip()[-120:]}")
 
 
 def main():

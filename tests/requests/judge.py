@@ -39,7 +39,7 @@ def check_error(value):
     for name in ("param", "code"):
         if error[name] is not None and (not isinstance(error[name], str) or not error[name]):
             raise Wrong(f"'{name}' of an error: {error!r}")
-    if len(error["message"]) > 4000:
+    if len(error["message"]) > 1003:
         raise Wrong(f"a message of {len(error['message'])} characters: {error['message'][:200]!r}")
     return error
 

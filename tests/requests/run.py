@@ -129,22 +129,22 @@ def read_any(connection, head):
 class Run:
     """Cases on some lanes at once, and what became of them."""
 
-    def __init__(self, seed, scene, cluster, tls):
-        self.seed, self.scene, self.cluster, self.tls = seed, scene, cluster, tls
+    def __init__(self, seed, stage):
+        self.seed, self.scene, self.cluster, self.stage = seed, stage.scene, stage.cluster, stage
         self._lock = threading.Lock()
         self._numbers = iter(())
         self.statuses, self.kinds, self.failures = Counter(), Counter(), []
         self.slowest = (0.0, -1)
         self.controls = 0
         self._counted = itertools.count(1)
-        parts = urllib.parse.urlsplit(cluster.url)
+        parts = urllib.parse.urlsplit(stage.cluster.url)
         self.address = (parts.hostname, parts.port)
         # Long enough for the prefill worker, so that what its first hand-over takes is there.
         self.completion({**CONTROL, "prompt": list(range(3, 303))})
         self.control_text = self.control()
 
     def connect(self, bare=False, slow=False):
-        return wire.Connection(self.address, None if bare else self.tls, slow)
+        return wire.Connection(self.address, None if bare else self.stage.tls, slow)
 
     def control(self):
         return self.completion(CONTROL)
@@ -293,14 +293,16 @@ def check_end(run, pids, before):
 
 def run_scene(seed, scene, numbers):
     """True when nothing was wrong with these numbers, on a cluster of their own."""
-    with running(scene) as (cluster, tls):
+    with running(scene) as stage:
+        cluster = stage.cluster
         pids = {process["name"]: process["pid"] for process in cluster.processes()}
         begin = time.monotonic()
-        run = Run(seed, scene, cluster, tls)
+        run = Run(seed, stage)
         # What is allocated once, at the most that is needed at a time, is there after the first part.
         warm = len(numbers) // 3 if len(numbers) >= FEW else 0
         run.work(numbers[:warm])
         before = resources(cluster)
+        stage.change_files()
         run.work(numbers[warm:])
         run.report(time.monotonic() - begin)
         problems = check_end(run, pids, before)

@@ -7,12 +7,16 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import urllib.parse
 from dataclasses import dataclass
 
+import tiny_model
 from cluster import BIN, MODEL, Cluster, alive, wait_until
 from prompts import ROOT
 
 TINY = os.path.join(ROOT, "tests", "data", "models", "tiny_f32.gguf")
+TEMPLATES = os.path.join(ROOT, "tests", "data", "chat_template", "templates")
+LONG_CONTEXT = 1536  # tools take many tokens of the tiny vocabulary
 KEY, OTHER_KEY = "sk-generated", "sk-of-somebody-else"
 ORIGIN = "https://listed.example"
 SMALL_BODY = 64 * 1024
@@ -26,8 +30,13 @@ class Scene:
     share: int  # of 100 requests
     settings: tuple
     model: str = TINY
+    template: str = ""  # of tests/data/chat_template; the model's own, which knows no tools
     keyed: bool = False
     tls: bool = False
+    @property
+    def tiny(self):
+        return self.model == TINY
+
     most_body: int = 32 << 20
     header_timeout: bool = False  # a short one
     most_connections: int = 0  # a small number
@@ -37,14 +46,14 @@ class Scene:
 SCENES = (
     Scene("tiny model", 64, (*POOLS,)),
     Scene("keys, origins, log", 16, (*POOLS, f"router.cors_origins=[{ORIGIN}]", "router.metrics_need_key=true",
-                                     "router.local_prefill=always", "router.tool_format=hermes",
-                                     "router.reasoning=split", "router.slo_ttft=20s"), keyed=True),
+                                     "router.local_prefill=always", "router.slo_ttft=20s"),
+          template="qwen3", keyed=True),
     Scene("small limits", 10, ("prefill.*.kv_cache=40blocks", "decode.*.kv_cache=40blocks", "router.local_prefill=never",
-                               f"router.max_body={SMALL_BODY // 1024}KiB", "router.tool_format=mistral",
+                               f"router.max_body={SMALL_BODY // 1024}KiB",
                                "router.io_threads=2", "router.header_timeout=2s",
-                               f"router.max_connections={SMALL_CROWD}"), most_body=SMALL_BODY,
+                               f"router.max_connections={SMALL_CROWD}"), most_body=SMALL_BODY, template="mistral_nemo",
           header_timeout=True, most_connections=SMALL_CROWD),
-    Scene("TLS", 8, (*POOLS, "router.tool_format=llama3"), tls=True),
+    Scene("TLS", 8, (*POOLS,), template="llama3_1", tls=True),
     Scene("default model", 2, ("prefill.*.kv_cache=200blocks", "decode.*.kv_cache=200blocks", "model.max_context=512"),
           model=MODEL, slack_mib=160),
 )
@@ -128,24 +137,78 @@ def make_certificate(folder):
     return files
 
 
+@dataclass
+class Stage:
+    """A cluster that runs, and the files that it reads again."""
+    cluster: Cluster
+    scene: Scene
+    folder: pathlib.Path
+    tls: ssl.SSLContext | None = None
+
+    def change_files(self):
+        """Another certificate and other keys beside those that go on; before them some that are useless."""
+        if self.scene.tls:
+            old = ssl.create_default_context(cafile=self.folder / "tls.crt")
+            (self.folder / "tls.crt").write_text("no certificate\n", encoding="utf-8")
+            self.wait_logged("the TLS certificate stays as it was", old)
+            make_certificate(self.folder)
+            self.wait_logged("TLS certificate read again", old)
+            self.tls = context_of(self.folder)
+        if self.scene.keyed:
+            write_keys(self.folder, "# none\n")
+            self.wait_logged("API keys stay as they were")
+            write_keys(self.folder, f"{KEY}\nsk-another\n{OTHER_KEY} priority\n")
+            self.wait_logged("API keys read again")
+
+    def wait_logged(self, words, tls=None):
+        """Files are looked at when somebody comes, at most once a second."""
+        parts = urllib.parse.urlsplit(self.cluster.url)
+
+        def logged():
+            with contextlib.suppress(OSError), \
+                    socket.create_connection((parts.hostname, parts.port), timeout=5) as plain:
+                talk = tls.wrap_socket(plain, server_hostname=parts.hostname) if tls else plain
+                talk.sendall(b"GET /v1/models HTTP/1.0\r\nAuthorization: Bearer x\r\n\r\n")
+                talk.recv(1000)
+            return words in self.cluster.log_text()
+        wait_until(logged, words)
+
+
+def context_of(folder):
+    context = ssl.create_default_context(cafile=folder / "tls.crt")
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    return context
+
+
+def write_keys(folder, text):
+    """As editors do it: another file takes the place of the old one."""
+    new = folder / "keys.new"
+    new.write_text(text, encoding="utf-8")
+    new.chmod(0o600)
+    os.replace(new, folder / "keys")
+
+
 @contextlib.contextmanager
 def running(scene):
-    """The cluster of a scene, and the context of TLS or None."""
+    """The stage of a scene, with its cluster."""
     with tempfile.TemporaryDirectory(prefix="baton-requests-") as name:
         folder = pathlib.Path(name)
-        sets = [f"model.path={scene.model}", *scene.settings]
+        model = scene.model
+        if scene.template:
+            model = folder / "model.gguf"
+            with open(os.path.join(TEMPLATES, scene.template + ".jinja"), encoding="utf-8") as file:
+                tiny_model.write(scene.model, model, file.read(), LONG_CONTEXT)
+        sets = [f"model.path={model}", *scene.settings]
         if scene.keyed:
-            keys = folder / "keys"
-            keys.write_text(f"# of these tests\n{KEY}\n{OTHER_KEY} priority\n", encoding="utf-8")
-            keys.chmod(0o600)
-            sets += [f"router.api_keys_file={keys}", f"router.request_log={folder / 'requests.jsonl'}"]
+            write_keys(folder, f"# of these tests\n{KEY}\n{OTHER_KEY} priority\n")
+            sets += [f"router.api_keys_file={folder / 'keys'}", f"router.request_log={folder / 'requests.jsonl'}"]
         if scene.tls:
             certificate, key = make_certificate(folder)
             with Programs(certificate, key, sets) as cluster:
-                yield cluster, ssl.create_default_context(cafile=certificate)
+                yield Stage(cluster, scene, folder, context_of(folder))
         else:
             with Cluster(sets=sets, pool=False) as cluster:
-                yield cluster, None
+                yield Stage(cluster, scene, folder)
 
 
 def same_processes(cluster, pids):

@@ -14,6 +14,12 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "tests" / "e2e")]
+os.environ["BATON_BIN"] = str(ROOT / "build" / "coverage" / "bin")
+
+from answers import try_clients  # noqa: E402
+from scenes import SCENES, running  # noqa: E402
+
 BUILD = ROOT / "build" / "coverage"
 FOLDERS = ("common/http", "router")
 PROGRAMS = ("baton", "baton-router", "baton-prefill", "baton-decode")
@@ -64,22 +70,23 @@ def report(title, files):
 
 def own_clients():
     """What `baton` asks of a router, by both clients of common/http."""
-    sys.path.insert(0, str(HERE))
-    from answers import try_clients
-    from scenes import SCENES, running
     program = BUILD / "bin" / "baton"
-    with running(SCENES[0]) as stage:
-        url = ["--url", stage.cluster.url]
-        load = ["--input", "20", "--output", "8", "--slo-ttft-ms", "1000", "--slo-tpot-ms", "100", "--json"]
-        for command in (["status", *url], ["status", *url, "--json"],
-                        ["bench", "serve", *url, "--concurrency", "8", "--requests", "64", *load],
-                        ["bench", "serve", *url, "--rate", "200", "--requests", "64", *load]):
-            done = subprocess.run([program, *command], cwd=ROOT, capture_output=True, text=True,
-                                  timeout=120)
-            print(f"baton {' '.join(command[:2])}: {done.returncode} {done.stderr.strip()[-200:]}")
-        subprocess.run([program, "chat", *url], cwd=ROOT, input="hello\nand again\n", text=True,
-                       capture_output=True, timeout=120, check=True)
-        cannot_start(stage.cluster.url.removeprefix("http://"))
+    load = ["--input", "20", "--output", "8", "--slo-ttft-ms", "1000", "--slo-tpot-ms", "100", "--requests",
+            "64", "--json"]
+    for scene in SCENES:
+        if scene.keyed or not scene.tiny:
+            continue
+        with running(scene) as stage:
+            url = ["--url", stage.cluster.url]
+            if scene.tls:
+                url += ["--cacert", stage.folder / "tls.crt"]
+            for command in (["status"], ["status", "--json"], ["bench", "serve", "--concurrency", "8", *load],
+                            ["bench", "serve", "--rate", "200", *load], ["chat"]):
+                done = subprocess.run([program, *command, *url], cwd=ROOT, input="hello\nand again\n",
+                                      capture_output=True, text=True, timeout=120)
+                print(f"{scene.title}: baton {' '.join(command[:2])}: {done.returncode} "
+                      f"{done.stderr.strip()[-200:]}")
+            cannot_start(stage.cluster.url.split("//")[1])
     for seed in range(3):
         for problem in try_clients(program, seed):
             print(f"FAILED {problem}")
@@ -101,7 +108,6 @@ def main():
     options = parser.parse_args()
     build()
     forget()
-    os.environ["BATON_BIN"] = str(BUILD / "bin")
     status = subprocess.run([HERE / "run.py", "--count", str(options.count), "--seed",
                              str(options.seed)], check=False).returncode
     report("by generated requests:", measured())

@@ -75,6 +75,26 @@ class WorkersTest : public testing::TestWithParam<Served> {
           pointers_, [](worker::RoleHost* host) { return host->links().welcomed() == 1; });
     }));
   }
+  // 16 requests with these priorities, over and over.
+  void serve_in_small_pools(const std::vector<int64_t>& priorities) {
+    Cluster cluster;
+    cluster.prefill_blocks = 10;
+    cluster.decode_blocks = 8;
+    start(cluster);
+    std::vector<wire::RunBody> requests;
+    for (uint64_t n = 1; n <= 16; ++n) {
+      requests.push_back(body(n, 20 + static_cast<int>(n * 7), 60, n % 5 == 0 ? 2 : 1));
+      requests.back().priority = priorities[n % priorities.size()];
+      prefill(requests.back());
+    }
+    ASSERT_TRUE(until([&] { return all_finished(requests); }));
+    for (const wire::RunBody& request : requests) {
+      expect_right(request);
+    }
+    EXPECT_GT(d0().metric(metrics::MetricId::kPreemptions), 0);
+    EXPECT_TRUE(router_.failed.empty());
+    expect_all_free();
+  }
   ~WorkersTest() override {
     for (const auto& host : hosts_) {
       host->drop_role();
@@ -323,23 +343,10 @@ TEST_P(WorkersTest, BlockSizesMayDifferWithoutWindows) {
   }
 }
 
-TEST_P(WorkersTest, SmallPoolsServeEverybodyInTheEnd) {
-  Cluster cluster;
-  cluster.prefill_blocks = 10;
-  cluster.decode_blocks = 8;
-  start(cluster);
-  std::vector<wire::RunBody> requests;
-  for (uint64_t n = 1; n <= 16; ++n) {
-    requests.push_back(body(n, 20 + static_cast<int>(n * 7), 60, n % 5 == 0 ? 2 : 1));
-    prefill(requests.back());
-  }
-  ASSERT_TRUE(until([&] { return all_finished(requests); }));
-  for (const wire::RunBody& request : requests) {
-    expect_right(request);
-  }
-  EXPECT_GT(d0().metric(metrics::MetricId::kPreemptions), 0);
-  EXPECT_TRUE(router_.failed.empty());
-  expect_all_free();
+TEST_P(WorkersTest, SmallPoolsServeEverybodyInTheEnd) { serve_in_small_pools({0}); }
+
+TEST_P(WorkersTest, SmallPoolsServeEverybodyWhateverIsUrgent) {
+  serve_in_small_pools({0, -1, 3, 0, 2, -7});
 }
 
 TEST_P(WorkersTest, ADrainingDecodeWorkerSendsNewRequestsToTheNext) {

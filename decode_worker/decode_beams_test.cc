@@ -8,55 +8,26 @@
 #include <cmath>
 
 #include "common/worker/run_convert.h"
-#include "common/worker/testing/role_host.h"
-#include "decode_worker/decode_role.h"
-#include "kv_transfer/transports/inproc/inproc_path.h"
+#include "decode_worker/decode_fixture.h"
 
 namespace baton::decode_worker {
 namespace {
 
 using testing::HasSubstr;
-using worker::HostSetup;
 
 struct Beam {
   std::vector<TokenId> output;
   double score = 0;
 };
 
-class DecodeBeamsTest : public testing::Test {
+class DecodeBeamsTest : public DecodeFixture {
  protected:
-  void start(const HostSetup& setup = {}) {
-    host_ = std::make_unique<worker::RoleHost>(setup, context_, router_.address());
-    auto role = std::make_unique<DecodeRole>(host_->env());
-    kv_transfer::AgentOptions options;
-    options.role = wire::Role::kDecode;
-    options.name = setup.name;
-    options.incarnation = host_->env().incarnation;
-    options.listen = "tcp://127.0.0.1:0";
-    options.transports = {"inproc"};
-    options.model_hash = host_->engine().model_hash();
-    options.numerics = host_->engine().numerics_id();
-    options.pools = {&host_->engine().pool(0)};
-    options.inproc = &hub_;
-    const Status status = role->start(options);
-    ASSERT_TRUE(status.ok()) << status.to_string();
-    host_->set_role(std::move(role));
-    ASSERT_TRUE(until([&] { return router_.workers.contains("d0") && host_->links().welcomed(); }));
-  }
-  bool until(const std::function<bool()>& condition) {
-    return worker::until(router_, {host_.get()}, condition);
-  }
   wire::RunBody body(uint64_t request, int prompt, int max_tokens, size_t width) {
-    wire::RunBody made =
-        worker::random_body(request, prompt, max_tokens, router_.incarnation(), width);
+    wire::RunBody made = random_body(request, prompt, max_tokens, router_.incarnation(), width);
     made.sampling.beam_width = static_cast<uint32_t>(width);
     made.sampling.logprobs = 0;
     made.sampling.ignore_eos = true;
     return made;
-  }
-  void run(const wire::RunBody& body) { router_.send("d0", wire::Run{body}); }
-  bool finished(const wire::RunBody& body) {
-    return router_.finished(body.key.request, static_cast<uint32_t>(body.choices.size()));
   }
   bool all_finished(const std::vector<wire::RunBody>& bodies) {
     return until([&] { return std::ranges::all_of(bodies, [&](auto& b) { return finished(b); }); });
@@ -129,16 +100,6 @@ class DecodeBeamsTest : public testing::Test {
       EXPECT_NEAR(sum / std::pow(length, body.sampling.length_penalty), expected[i].score, 1e-4);
     }
   }
-  void expect_all_free() {
-    EXPECT_TRUE(until([&] { return host_->role().idle(); }));
-    EXPECT_TRUE(host_->all_free());
-  }
-
-  wire::Context context_;
-  kv_transfer::InprocHub hub_;
-  worker::FakeRouter router_{context_};
-  std::unique_ptr<worker::RoleHost> host_;
-  worker::Oracle oracle_;
 };
 
 TEST_F(DecodeBeamsTest, FindsWhatASearchWithoutSchedulerFinds) {

@@ -6,70 +6,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/worker/testing/role_host.h"
-#include "kv_transfer/transports/inproc/inproc_path.h"
+#include "decode_worker/decode_fixture.h"
 
 namespace baton::decode_worker {
 namespace {
 
 using testing::HasSubstr;
-using worker::HostSetup;
-using worker::random_body;
 
-class DecodeRoleTest : public testing::Test {
+class DecodeRoleTest : public DecodeFixture {
  protected:
-  void start(const HostSetup& setup = {}) {
-    host_ = std::make_unique<worker::RoleHost>(setup, context_, router_.address());
-    auto role = std::make_unique<DecodeRole>(host_->env());
-    kv_transfer::AgentOptions options;
-    options.role = wire::Role::kDecode;
-    options.name = setup.name;
-    options.incarnation = host_->env().incarnation;
-    options.listen = "tcp://127.0.0.1:0";
-    options.transports = {"inproc"};
-    options.model_hash = host_->engine().model_hash();
-    options.numerics = host_->engine().numerics_id();
-    options.pools = {&host_->engine().pool(0)};
-    options.inproc = &hub_;
-    const Status status = role->start(options);
-    ASSERT_TRUE(status.ok()) << status.to_string();
-    host_->set_role(std::move(role));
-    ASSERT_TRUE(until([&] { return router_.workers.contains("d0") && host_->links().welcomed(); }));
-  }
-  bool until(const std::function<bool()>& condition) {
-    return worker::until(router_, {host_.get()}, condition);
-  }
-  wire::RunBody body(uint64_t request, int prompt, int max_tokens, size_t choices = 1) {
-    return random_body(request, prompt, max_tokens, router_.incarnation(), choices);
-  }
-  void run(const wire::RunBody& body) { router_.send("d0", wire::Run{body}); }
-  void cancel(const wire::RunBody& body) {
-    router_.send("d0", wire::Cancel{body.key.request, body.key.attempt, "client"});
-  }
-  // The same without computing.
-  bool until_paused(const std::function<bool()>& condition) {
-    host_->paused = true;
-    const bool met = until(condition);
-    host_->paused = false;
-    return met;
-  }
-  uint32_t running() { return router_.heartbeats["d0"].running; }
-  uint32_t waiting() { return router_.heartbeats["d0"].waiting; }
-  bool finished(const wire::RunBody& body) {
-    return router_.finished(body.key.request, static_cast<uint32_t>(body.choices.size()));
-  }
-  void expect_right(const wire::RunBody& body) {
-    for (size_t i = 0; i < body.choices.size(); ++i) {
-      EXPECT_EQ(router_.output(body.key.request, static_cast<uint32_t>(i)), oracle_.output(body, i))
-          << "choice " << i;
-    }
-  }
-  void expect_all_free() {
-    EXPECT_TRUE(until([&] { return host_->role().idle(); }));
-    EXPECT_TRUE(host_->all_free());
-    const kv_cache::BlockCounts counts = host_->blocks().counts();
-    EXPECT_EQ(counts.reserved + counts.quarantined + counts.active, 0);
-  }
   const wire::RunFailed* failure(const wire::RunBody& body) {
     for (const wire::RunFailed& failed : router_.failed) {
       if (failed.key.request == body.key.request) {
@@ -78,12 +23,6 @@ class DecodeRoleTest : public testing::Test {
     }
     return nullptr;
   }
-
-  wire::Context context_;
-  kv_transfer::InprocHub hub_;
-  worker::FakeRouter router_{context_};
-  std::unique_ptr<worker::RoleHost> host_;
-  worker::Oracle oracle_;
 };
 
 TEST_F(DecodeRoleTest, PrefillsInChunksAndDecodesToTheEnd) {

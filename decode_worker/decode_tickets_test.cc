@@ -7,34 +7,12 @@
 #include <cmath>
 
 #include "common/worker/run_convert.h"
-#include "common/worker/testing/role_host.h"
-#include "decode_worker/decode_role.h"
-#include "kv_transfer/transports/inproc/inproc_path.h"
+#include "decode_worker/decode_fixture.h"
 
 namespace baton::decode_worker {
 namespace {
 
 using testing::HasSubstr;
-using worker::HostSetup;
-using worker::random_body;
-
-kv_transfer::AgentOptions agent_options(const engine::Engine& engine, wire::Role role,
-                                        const std::string& name, uint64_t incarnation,
-                                        kv_transfer::InprocHub& hub) {
-  kv_transfer::AgentOptions options;
-  options.role = role;
-  options.name = name;
-  options.incarnation = Incarnation{incarnation};
-  options.transports = {"inproc"};
-  options.model_hash = engine.model_hash();
-  options.numerics = engine.numerics_id();
-  options.pools = {&engine.pool(0)};
-  options.inproc = &hub;
-  if (role == wire::Role::kDecode) {
-    options.listen = "tcp://127.0.0.1:0";
-  }
-  return options;
-}
 
 // Prefills with an engine and hands over as it is told.
 class Sender {
@@ -164,43 +142,16 @@ class Sender {
   std::unique_ptr<kv_transfer::TransferAgent> agent_;
 };
 
-class DecodeTicketsTest : public testing::Test {
+class DecodeTicketsTest : public DecodeFixture {
  protected:
   void start(const HostSetup& setup = {}) {
-    host_ = std::make_unique<worker::RoleHost>(setup, context_, router_.address());
-    auto role = std::make_unique<DecodeRole>(host_->env());
-    const Status status =
-        role->start(agent_options(host_->engine(), wire::Role::kDecode, "d0", 22, hub_));
-    ASSERT_TRUE(status.ok()) << status.to_string();
-    sender_.emplace(hub_, wire::DecodeTarget{"d0", Incarnation{22}, role->transfer_address()});
-    host_->set_role(std::move(role));
-    ASSERT_TRUE(until([&] { return router_.workers.contains("d0") && host_->links().welcomed(); }));
+    ASSERT_NO_FATAL_FAILURE(DecodeFixture::start(setup));
+    sender_.emplace(hub_, wire::DecodeTarget{"d0", Incarnation{22}, transfer_address_});
   }
-  bool until(const std::function<bool()>& condition) {
-    return worker::until(router_, {host_.get()}, [&] {
+  void poll_peers() override {
+    if (sender_) {
       sender_->poll();
-      return condition();
-    });
-  }
-  wire::RunBody body(uint64_t request, int prompt, int max_tokens, size_t choices = 1) {
-    return random_body(request, prompt, max_tokens, router_.incarnation(), choices);
-  }
-  void run(const wire::RunBody& body) { router_.send("d0", wire::Run{body}); }
-  void cancel(const wire::RunBody& body) {
-    router_.send("d0", wire::Cancel{body.key.request, body.key.attempt, "client"});
-  }
-  bool finished(const wire::RunBody& body) {
-    return router_.finished(body.key.request, static_cast<uint32_t>(body.choices.size()));
-  }
-  void expect_right(const wire::RunBody& body) {
-    for (size_t i = 0; i < body.choices.size(); ++i) {
-      EXPECT_EQ(router_.output(body.key.request, static_cast<uint32_t>(i)), oracle_.output(body, i))
-          << "choice " << i;
     }
-  }
-  void expect_all_free() {
-    EXPECT_TRUE(until([&] { return host_->role().idle(); }));
-    EXPECT_TRUE(host_->all_free());
   }
   // A stream that holds most of the pool; others wait until it is cancelled. Nothing is computed.
   wire::RunBody fill_pool() {
@@ -210,14 +161,8 @@ class DecodeTicketsTest : public testing::Test {
     host_->paused = true;
     return hog;
   }
-  int waiting() { return static_cast<int>(router_.heartbeats["d0"].waiting); }
 
-  wire::Context context_;
-  kv_transfer::InprocHub hub_;
-  worker::FakeRouter router_{context_};
-  std::unique_ptr<worker::RoleHost> host_;
   std::optional<Sender> sender_;
-  worker::Oracle oracle_;
 };
 
 TEST_F(DecodeTicketsTest, AHandedOverRequestGetsTheTokensItGetsAlone) {

@@ -18,14 +18,6 @@ constexpr Duration kTombstoneTime = 64s;
 // Grants and final events of all open transfers fit many times over.
 constexpr size_t kEventQueue = 1 << 16;
 
-bool has_full_group(const kv_cache::BlockPools& blocks) {
-  return blocks.group(0).kind == kv_cache::CacheKind::kFull;
-}
-int window_group(const kv_cache::BlockPools& blocks) {  // -1: none
-  const int last = blocks.groups() - 1;
-  return blocks.group(last).kind == kv_cache::CacheKind::kWindow ? last : -1;
-}
-
 // Why nobody took the KV, as the router should act on it. The limits of the hand-over and who ended
 // it are no limit and no wish of the request, for which another try may do.
 Status for_router(const Status& why) {
@@ -186,79 +178,6 @@ void PrefillRole::on_tick(TimePoint now) {
 
 // ---------------------------------------------------------------- steps
 
-// Blocks of a window group that the run needs at a time, in chunks as long as may be. Where the
-// pool is small the chunks get shorter.
-int PrefillRole::window_need(const PrefillRun& run) const {
-  const int group = window_group(env_.blocks);
-  return group < 0
-             ? 0
-             : std::min(env_.blocks.most_blocks(group, run.sequence.size(),
-                                                static_cast<int>(env_.entry.max_chunk_tokens)),
-                        env_.blocks.pool(group).total());
-}
-
-bool PrefillRole::try_start(PrefillRun& run) {
-  const int size = run.sequence.size();
-  const int window_blocks = window_need(run);
-  if (window_blocks > 0 &&
-      window_promised_ + window_blocks > env_.blocks.pool(window_group(env_.blocks)).total()) {
-    return false;
-  }
-  // The last token is always computed here, because its row is sampled, and all of them when their
-  // rows are scored. A look first: it may take many turns until there is room, and match() counts
-  // as a query.
-  const int usable = worker::wants_prompt_scores(run.request.body) ? 0 : size - 1;
-  const std::string& salt = run.request.body.cache_salt;
-  const bool full = has_full_group(env_.blocks);
-  const kv_cache::BlockPool& pool = env_.blocks.pool(0);
-  const int found = env_.blocks.peek(run.sequence.tokens(), usable, salt);
-  if (full && pool.available() < pool.blocks_for(size) - found / pool.block_tokens()) {
-    return false;
-  }
-  kv_cache::BlockPools::Hit hit = env_.blocks.match(run.sequence.tokens(), usable, salt);
-  if (full && pool.available() < pool.blocks_for(size) - static_cast<int>(hit.blocks[0].size())) {
-    return false;  // cached blocks count as available until they are held
-  }
-  run.window_blocks = window_blocks;
-  window_promised_ += window_blocks;
-  run.cached_tokens = hit.tokens;
-  run.sequence.adopt(std::move(hit.blocks), hit.tokens);
-  BATON_CHECK(run.sequence.reserve(size, env_.blocks).ok(), "blocks counted wrongly");
-  run.state = RunState::kComputing;
-  run.started = env_.clock.now();
-  run.timings.prefill_worker = env_.entry.name;
-  run.timings.queue_ms = to_ms(run.started - run.arrived);
-  run.timings.prompt_tokens_cached = static_cast<uint32_t>(run.cached_tokens);
-  run.timings.prompt_tokens_computed = static_cast<uint32_t>(size - run.cached_tokens);
-  return true;
-}
-
-// Behind all that are as urgent or more.
-void PrefillRole::queue(std::deque<SequenceId>& runs, SequenceId id) const {
-  const auto place =
-      std::upper_bound(runs.begin(), runs.end(), priority(id),
-                       [this](int64_t mine, SequenceId other) { return mine < priority(other); });
-  runs.insert(place, id);
-}
-
-// The first that waits takes its place among those that compute. False when it has no room.
-bool PrefillRole::start_next() {
-  PrefillRun& run = *runs_.at(waiting_.front());
-  if (!try_start(run)) {
-    return false;
-  }
-  waiting_.pop_front();
-  if (run.needs_decode() && run.request.decodes.empty()) {
-    fail(run, unavailable("no decode worker to hand over to"));
-    return true;
-  }
-  if (run.needs_decode()) {
-    open_transfer(run);
-  }
-  queue(computing_, run.sequence.id());
-  return true;
-}
-
 void PrefillRole::feed(PrefillRun& run, int count, engine::BatchPlan& plan) {
   const bool last = count == run.sequence.pending();
   const int written = run.sequence.computed() + count;
@@ -295,13 +214,18 @@ std::unique_ptr<engine::BatchPlan> PrefillRole::plan_step() {
     feed(run, count, *plan);
     budget -= count;
   };
+  Parked parked = waiting_.empty() ? Parked() : parked_blocks();
+  size_t first = next_to_start(0, parked);
   bool may_start = true;
   for (size_t next = 0; room();) {
     const bool begun = next < computing_.size();
+    const bool starts = may_start && first < waiting_.size();
     const bool overtakes =
-        begun && !waiting_.empty() && priority(waiting_.front()) < priority(computing_[next]);
-    if (may_start && !waiting_.empty() && (!begun || overtakes)) {
-      may_start = start_next();  // it stands at `next` then: behind it are only less urgent ones
+        starts && begun && priority(waiting_[first]) < priority(computing_[next]);
+    if (starts && (!begun || overtakes)) {
+      may_start = start_waiting(first, parked);
+      first = next_to_start(
+          first, parked);  // it stands at `next` then: behind it are only less urgent ones
     } else if (begun) {
       feed_some(*runs_.at(computing_[next++]));
     } else {
@@ -393,6 +317,7 @@ void PrefillRole::open_transfer(PrefillRun& run) {
   open.blocks.assign(run.sequence.blocks().begin(), run.sequence.blocks().end());
   open.window_blocks.assign(run.sequence.blocks(1).begin(), run.sequence.blocks(1).end());
   open.deadline = run.deadline;
+  run.granted = false;
   run.transfer = agent_->open(std::move(open));
   by_transfer_[run.transfer] = run.sequence.id();
   announce_written(run);
@@ -426,6 +351,10 @@ void PrefillRole::on_event(const kv_transfer::Event& event) {
     on_acked(*acked);
   } else if (const auto* failed = std::get_if<kv_transfer::TransferFailed>(&event)) {
     on_failed(*failed);
+  } else if (const auto* granted = std::get_if<kv_transfer::TransferGranted>(&event)) {
+    if (PrefillRun* run = find_transfer(granted->id)) {
+      run->granted = true;
+    }
   } else if (const auto* lost = std::get_if<kv_transfer::PeerLost>(&event); lost && !draining_) {
     log_warn("peer lost", {{"peer", lost->name}, {"reason", lost->status.to_string()}});
   }

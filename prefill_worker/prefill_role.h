@@ -1,10 +1,10 @@
 #pragma once
 
 // The scheduler of a prefill worker: the most urgent first (RunBody::priority), equal ones first
-// come, first served; chunks sized by time; several short
-// prompts in one step. A prompt is started only when all its blocks fit, and is never preempted.
-// When it starts, the decode worker is asked for room; layers are pushed while later ones are
-// computed. Lives on the worker loop's thread.
+// come, first served, but for those whose decode worker is full; chunks sized by time; several
+// short prompts in one step. A prompt is started only when all its blocks fit, and is never
+// preempted. When it starts, the decode worker is asked for room; layers are pushed while later
+// ones are computed. Lives on the worker loop's thread.
 
 #include <deque>
 #include <memory>
@@ -60,7 +60,11 @@ class PrefillRole final : public worker::Role {
   // Steps.
   int64_t priority(SequenceId id) const { return runs_.at(id)->request.body.priority; }
   void queue(std::deque<SequenceId>& runs, SequenceId id) const;
-  bool start_next();
+  using Parked = std::unordered_map<Incarnation, int>;  // blocks, by decode worker
+  Parked parked_blocks() const;
+  bool must_wait(const PrefillRun& run, Parked& parked) const;
+  size_t next_to_start(size_t from, Parked& parked) const;
+  bool start_waiting(size_t place, Parked& parked);
   bool try_start(PrefillRun& run);
   int window_need(const PrefillRun& run) const;
   void feed(PrefillRun& run, int count, engine::BatchPlan& plan);

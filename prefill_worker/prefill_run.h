@@ -41,10 +41,18 @@ struct PrefillRun {
   int window_blocks = 0;                 // of each window group: what it may hold at a time
   int fed_in_step = 0;                   // > 0 while a step computes it
   kv_transfer::TransferId transfer = 0;  // 0: none open
+  bool granted = false;                  // the decode worker has made room for it
   wire::RunTimings timings;
 
   const RunKey& key() const { return request.body.key; }
   bool in_step() const { return fed_in_step > 0; }
+
+  // Where it goes; none for a run that needs no decode worker.
+  Incarnation target() const {
+    return needs_decode() && key().leg < request.decodes.size()
+               ? request.decodes[key().leg].incarnation
+               : Incarnation{};
+  }
 
   // A beam search: only the candidates of the prompt's last row are made here.
   bool beams() const { return request.body.sampling.beam_width > 0; }
@@ -63,5 +71,13 @@ struct PrefillRun {
     return false;
   }
 };
+
+inline bool has_full_group(const kv_cache::BlockPools& blocks) {
+  return blocks.group(0).kind == kv_cache::CacheKind::kFull;
+}
+inline int window_group(const kv_cache::BlockPools& blocks) {  // -1: none
+  const int last = blocks.groups() - 1;
+  return blocks.group(last).kind == kv_cache::CacheKind::kWindow ? last : -1;
+}
 
 }  // namespace baton::prefill_worker

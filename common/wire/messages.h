@@ -2,7 +2,7 @@
 
 // Every message between processes as a plain struct. docs/protocol.md says who sends which when;
 // codec.h turns them into bytes (Protobuf) and back; sockets.h carries them (ZeroMQ). Fields are
-// added, never renumbered: a release talks to the one before it (kProtoVersion).
+// added, never renumbered; processes of another kProtoVersion refuse each other.
 
 #include <cstdint>
 #include <optional>
@@ -16,7 +16,9 @@
 
 namespace baton::wire {
 
-inline constexpr uint32_t kProtoVersion = 1;
+// Raised with every change that a process of before it would misunderstand. Defined in a source of
+// its own, so that a test can link the programs of a next version (tests/next_version).
+extern const uint32_t kProtoVersion;
 
 enum class Role : uint8_t { kRouter = 0, kPrefill = 1, kDecode = 2 };
 // Beams of a choice are lanes of the batch, and their candidates cross in one message.

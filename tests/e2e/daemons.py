@@ -28,19 +28,21 @@ def free_port():
 
 
 class Daemons:
-    """`workers` are names such as p0 and d1, `routers` such as r0.
+    """`workers` are names such as p0 and d1, `routers` such as r0; those of `later` are known to the
+    workers and not started yet.
 
     Leaving the `with` block stops routers, then workers, and checks as Cluster does. After an
     exception the logs are printed.
     """
 
-    def __init__(self, workers=("p0", "p1", "d0", "d1"), routers=("r0",), settings=None,
+    def __init__(self, workers=("p0", "p1", "d0", "d1"), routers=("r0",), later=(), settings=None,
                  blocks=400):
         self._folder = tempfile.TemporaryDirectory(prefix="baton-e2e-")
         self.routers, self.workers = list(routers), list(workers)
         self.port = {name: free_port() for name in [*routers, *workers]}
         self.control = {name: free_port() for name in routers}
         self.transfer = {name: free_port() for name in workers}
+        self._later = set(later)
         self._processes, self._logs = {}, {}
         entry = lambda name: {"name": name, "kv_cache": f"{blocks}blocks",
                               "http": f"{HOST}:{self.port[name]}",
@@ -64,8 +66,9 @@ class Daemons:
         self._shm_before = shm_files()
         try:
             for name in [*self.routers, *self.workers]:
-                self.start(name)
-            self.wait_ready(*self.routers)
+                if name not in self._later:
+                    self.start(name)
+            self.wait_ready(*[name for name in self.routers if name not in self._later])
         except BaseException:
             self._fail()
             raise
@@ -138,6 +141,14 @@ class Daemons:
         except OSError:
             return False
 
+    def wait_live(self, name):
+        def live():
+            try:
+                return Client(self.url(name), 5).request("GET", "/livez")[0] == 200
+            except OSError:
+                return False
+        wait_until(live, f"{name} live")
+
     def wait_ready(self, *names, timeout=30):
         for name in names:
             wait_until(lambda: self.ready(name), f"{name} ready", timeout)
@@ -172,7 +183,8 @@ class Daemons:
 
     def _stop_all(self):
         for group in (self.routers, self.workers):
-            running = [name for name in group if self._processes[name].poll() is None]
+            running = [name for name in group
+                       if name in self._processes and self._processes[name].poll() is None]
             for name in running:
                 self.terminate(name)
             for name in running:

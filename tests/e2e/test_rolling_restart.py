@@ -1,12 +1,14 @@
 """Every worker is restarted, one after the other, under load: no request fails, no token differs."""
 
+import os
 import unittest
 
-from cluster import FULL
+from cluster import BIN, FULL, wait_until
 from daemons import Daemons
 from steady_load import SteadyLoad, distinct_requests
 
 SEED = 77
+NEXT = os.path.join(BIN, "next")  # the same programs with the next version of the protocol
 
 
 class RollingRestart(unittest.TestCase):
@@ -42,3 +44,43 @@ class RollingRestart(unittest.TestCase):
         # Nobody else can take over: requests wait until the worker is back.
         with Daemons(workers=("p0", "d0")) as daemons:
             self.roll(daemons, daemons.workers, between=4)
+
+
+class NextVersion(unittest.TestCase):
+    """To programs that speak another version of the protocol: processes of two versions refuse each
+    other, so the new ones grow beside the old ones, behind a router of their own."""
+
+    def test_rollout(self):
+        bodies = distinct_requests(SEED)
+        with Daemons(routers=("r0", "r1"), later=("r1",)) as daemons:
+            expected = SteadyLoad.expect(daemons.url("r0"), bodies)
+            serving = ["r0"]
+            with SteadyLoad(lambda: [daemons.url(name) for name in serving], bodies,
+                            expected) as load:
+                daemons.start("r1", NEXT)
+                daemons.wait_live("r1")
+                for name in ("p1", "d1"):
+                    daemons.restart(name, NEXT)
+                daemons.wait_ready("r1")
+                daemons.wait_workers("r1", ["p1", "d1"])
+                daemons.wait_workers("r0", ["p0", "d0"])
+                self.check_refusals(daemons)
+                load.wait_more(4)
+                serving[:] = ["r1", "r0"]
+                load.wait_more(4)
+                daemons.terminate("r0")
+                daemons.wait_exit("r0")
+                serving[:] = ["r1"]
+                for name in ("p0", "d0"):
+                    daemons.restart(name, NEXT)
+                daemons.wait_workers("r1")
+                load.wait_more(6)
+            daemons.wait_blocks_free()
+        self.assertEqual(len(load.answered), 2)
+        print(f"a rollout to another protocol version under {load.total()} requests: none failed")
+
+    def check_refusals(self, daemons):
+        for worker, router, versions in (("p0", "r1", (2, 1)), ("p1", "r0", (1, 2)),
+                                         ("d0", "r1", (2, 1)), ("d1", "r0", (1, 2))):
+            line = ("the router speaks protocol version {}, the worker {}".format(*versions))
+            wait_until(lambda: line in daemons.log(worker), f"{worker}, refused by {router}: {line}")

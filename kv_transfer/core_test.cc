@@ -395,7 +395,7 @@ TEST_F(CoreTest, ARequestTooLargeForThePoolIsDeniedWithoutAskingTheLoop) {
 TEST_F(CoreTest, CountsMessagesThatMeanNothing) {
   start();
   granted(64);
-  core_p_->on_message(1, wire::Message(wire::Grant{99, 1, 1, 0, 0}));
+  core_p_->on_message(1, wire::Message(wire::Grant{99, 1, 1, 0, 0, 0, {}, {}}));
   core_p_->on_message(1, wire::Message(wire::CommitAck{9, 9, true, ""}));
   core_p_->on_message(1, wire::Message(wire::Reserve{}));
   core_d_->on_message(1, wire::Message(wire::Grant{}));

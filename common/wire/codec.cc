@@ -102,7 +102,10 @@ void fill(const Grant& m, pb::Envelope& e) {
   p->set_have_tokens(m.have_tokens);
   p->set_window_have_tokens(m.window_have_tokens);
   p->set_lease_ms(m.lease_ms);
+  p->mutable_blocks()->Assign(m.blocks.begin(), m.blocks.end());
+  p->mutable_window_blocks()->Assign(m.window_blocks.begin(), m.window_blocks.end());
 }
+void fill(const Written& m, pb::Envelope& e) { e.mutable_written()->set_header(m.header); }
 void fill(const Deny& m, pb::Envelope& e) {
   auto* p = e.mutable_deny();
   p->set_reserve_id(m.reserve_id);
@@ -253,7 +256,13 @@ bool read(const pb::Grant& p, Grant& m) {
   m.have_tokens = p.have_tokens();
   m.window_have_tokens = p.window_have_tokens();
   m.lease_ms = p.lease_ms();
+  m.blocks.assign(p.blocks().begin(), p.blocks().end());
+  m.window_blocks.assign(p.window_blocks().begin(), p.window_blocks().end());
   return m.slot != 0 && m.generation != 0;
+}
+bool read(const pb::Written& p, Written& m) {
+  m.header = p.header();
+  return true;
 }
 bool read(const pb::Deny& p, Deny& m) {
   m.reserve_id = p.reserve_id();
@@ -386,6 +395,8 @@ Result<Message> decode(std::string_view bytes) {
       return made<PeerHeartbeat>(e.peer_heartbeat(), "peer_heartbeat");
     case pb::Envelope::kPromptLogprobs:
       return made<PromptLogprobs>(e.prompt_logprobs(), "prompt_logprobs");
+    case pb::Envelope::kWritten:
+      return made<Written>(e.written(), "written");
     case pb::Envelope::MESSAGE_NOT_SET:
       break;
   }
@@ -395,18 +406,30 @@ Result<Message> decode(std::string_view bytes) {
 }
 
 std::string_view message_name(const Message& message) {
-  static constexpr std::string_view kNames[] = {"prefill",        "run",
-                                                "cancel",         "tokens",
-                                                "run_failed",     "leg_changed",
-                                                "register",       "welcome",
-                                                "heartbeat",      "goodbye",
-                                                "hello",          "hello_reply",
-                                                "reserve",        "grant",
-                                                "deny",           "commit",
-                                                "commit_ack",     "abort",
-                                                "abort_ack",      "status_query",
-                                                "status_reply",   "peer_heartbeat",
-                                                "prompt_logprobs"};
+  static constexpr std::string_view kNames[] = {"prefill",
+                                                "run",
+                                                "cancel",
+                                                "tokens",
+                                                "run_failed",
+                                                "leg_changed",
+                                                "register",
+                                                "welcome",
+                                                "heartbeat",
+                                                "goodbye",
+                                                "hello",
+                                                "hello_reply",
+                                                "reserve",
+                                                "grant",
+                                                "deny",
+                                                "commit",
+                                                "commit_ack",
+                                                "abort",
+                                                "abort_ack",
+                                                "status_query",
+                                                "status_reply",
+                                                "peer_heartbeat",
+                                                "prompt_logprobs",
+                                                "written"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

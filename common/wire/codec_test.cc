@@ -46,8 +46,7 @@ std::vector<Message> samples() {
   hello.role = Role::kDecode;
   hello.incarnation.value = 9;
   hello.boot_id = hello.pid_namespace = "b";
-  hello.network_namespace = "net";
-  hello.shared_memory = "shm";
+  hello.network_namespace = hello.shared_memory = "n";
   hello.devices = {"lo", "eth0"};
   hello.pid = 12;
   hello.model_hash = {3, 4};
@@ -106,7 +105,7 @@ std::vector<Message> samples() {
           hello,
           HelloReply{true, "", hello, 1, "ucx-posix"},
           Reserve{body.key, 1, 2, 3, body},
-          Grant{1, 2, 3, 4, 5, 6},
+          Grant{1, 2, 3, 4, 5, 6, {7, 0}, {8}},
           Deny{1, StatusCode::kResourceExhausted, "full", 20},
           commit,
           CommitAck{1, 2, true, ""},
@@ -115,7 +114,8 @@ std::vector<Message> samples() {
           StatusQuery{1, 2},
           StatusReply{1, 2, StatusReply::State::kCommitted},
           PeerHeartbeat{Incarnation{5}, 12, true},
-          PromptLogprobs{body.key, Incarnation{5}, 1, {logprob, logprob}}};
+          PromptLogprobs{body.key, Incarnation{5}, 1, {logprob, logprob}},
+          Written{"header"}};
 }
 
 TEST(CodecTest, EveryMessageSurvivesUnchanged) {
@@ -157,7 +157,7 @@ TEST(CodecTest, RefusesValuesOutsideTheirRange) {
   no_choices.body.choices.clear();
   EXPECT_EQ(decode(encode(no_choices)).status().message(),
             "message 'run' has a value outside its range");
-  EXPECT_FALSE(decode(encode(Grant{1, 0, 3, 4, 5})).ok());
+  EXPECT_FALSE(decode(encode(Grant{1, 0, 3, 4, 5, 6, {}, {}})).ok());
   EXPECT_FALSE(decode(encode(Cancel{RequestId{}, 0, ""})).ok());
 }
 

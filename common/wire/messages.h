@@ -272,7 +272,7 @@ struct Hello {
   std::vector<uint8_t> layouts;         // offered, best first
   std::vector<HeadRangeInfo> heads;     // of each rank
   std::vector<std::string> transports;  // offered, best first
-  std::string worker_address;           // UCX
+  std::string worker_address;           // of each transport
   std::vector<std::string> devices;     // of ucx-tcp
   bool digest = true;
   uint32_t heartbeat_ms = 200;
@@ -298,6 +298,13 @@ struct Grant {
   uint32_t have_tokens = 0;  // D's own prefix hits, a multiple of the push unit
   uint32_t lease_ms = 0;
   uint32_t window_have_tokens = 0;  // the same of the second cache group
+  // D's block tables, where the sender writes into D's pools itself (transport "pool").
+  std::vector<BlockId> blocks;
+  std::vector<BlockId> window_blocks;
+};
+// The sender has written the bytes of a DATA where GRANT says; `header` is that of the DATA.
+struct Written {
+  std::string header;
 };
 struct Deny {
   uint64_t reserve_id = 0;
@@ -366,6 +373,6 @@ struct PeerHeartbeat {
 using Message =
     std::variant<Prefill, Run, Cancel, Tokens, RunFailed, LegChanged, Register, Welcome, Heartbeat,
                  Goodbye, Hello, HelloReply, Reserve, Grant, Deny, Commit, CommitAck, Abort,
-                 AbortAck, StatusQuery, StatusReply, PeerHeartbeat, PromptLogprobs>;
+                 AbortAck, StatusQuery, StatusReply, PeerHeartbeat, PromptLogprobs, Written>;
 
 }  // namespace baton::wire

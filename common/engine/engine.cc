@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/engine/cache_shape.h"
 #include "common/engine/divergence.h"
 #include "common/engine/memory_need.h"
@@ -29,6 +30,19 @@ model::ParallelFor parallel_for(device::ComputeTeam& team) {
       }
     });
   };
+}
+
+Result<kv_cache::KvPool> make_pool(const EngineOptions& options, const kv_cache::KvLayout& layout,
+                                   kv_cache::HeadRange heads, const std::vector<int>& blocks) {
+  if (options.backing == kv_cache::Backing::kShared) {
+    Result<kv_cache::KvPool> pool =
+        kv_cache::KvPool::create(layout, heads, blocks, options.touch, kv_cache::Backing::kShared);
+    if (pool.ok() || pool.status().code() != StatusCode::kUnsupported) {
+      return pool;
+    }
+    log_warn("KV cannot be put into this worker", {{"reason", pool.status().message()}});
+  }
+  return kv_cache::KvPool::create(layout, heads, blocks, options.touch);
 }
 
 Status check(const EngineOptions& options) {
@@ -109,9 +123,8 @@ Status Engine::State::load() {
   BATON_ASSIGN_OR_RETURN(const std::vector<int> blocks,
                          cache_blocks(options, layout, plan, description.max_context));
   for (int rank = 0; rank < team->ranks(); ++rank) {
-    BATON_ASSIGN_OR_RETURN(
-        kv_cache::KvPool kv,
-        kv_cache::KvPool::create(layout, plan.rank_kv_heads(rank), blocks, options.touch));
+    BATON_ASSIGN_OR_RETURN(kv_cache::KvPool kv,
+                           make_pool(options, layout, plan.rank_kv_heads(rank), blocks));
     pools.push_back(std::move(kv));
   }
   if (options.touch == kv_cache::Touch::kByOwner) {

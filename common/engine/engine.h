@@ -108,6 +108,8 @@ struct EngineOptions {
   // Whether the pool's memory is touched before create() returns, or by a thread of its own
   // afterwards, which serves sooner (kv_cache/prefault.h).
   kv_cache::Touch touch = kv_cache::Touch::kNow;
+  // kShared where there is a file for it, else kPrivate.
+  kv_cache::Backing backing = kv_cache::Backing::kPrivate;
   int max_context = 0;  // tokens; 0 = the file's own, which it must not exceed
   int max_batch_tokens = 8192;
 };

@@ -22,12 +22,28 @@ enum class Touch : uint8_t {
   kByOwner,  // by whoever uses them first (prefault.h)
 };
 
+// Whether other processes can be let in.
+enum class Backing : uint8_t {
+  kPrivate,
+  kShared,  // a file without a name (memfd) of fixed size, gone with the last process that has it
+};
+
+// Gathers memory of a shared pool, from a multiple of 2 MiB on, into large pages, which the kernel
+// does not do by itself. A wish: works without (Linux before 6.1).
+void gather_pages(void* memory, size_t bytes);
+
 class KvPool {
  public:
-  // Fails with resource_exhausted when the memory cannot be had, and as validate(layout) does.
-  // `heads` lies in the layout's heads; `blocks` of each group.
+  // Fails with resource_exhausted when the memory cannot be had, with unsupported when there is no
+  // file for kShared, and as validate(layout) does. `heads` lies in the layout's heads; `blocks` of
+  // each group.
   static Result<KvPool> create(const KvLayout& layout, HeadRange heads,
-                               const std::vector<int>& blocks, Touch touch = Touch::kNow);
+                               const std::vector<int>& blocks, Touch touch = Touch::kNow,
+                               Backing backing = Backing::kPrivate);
+  // Maps the file of another process's pool, for writing. incompatible unless it is one of such a
+  // shape: shape and file come from outside. Keeps the open file description of `fd`, not `fd`.
+  static Result<KvPool> attach(const KvLayout& layout, HeadRange heads,
+                               const std::vector<int>& blocks, int fd);
 
   const KvLayout& layout() const { return layout_; }
   HeadRange heads() const { return heads_; }
@@ -36,6 +52,8 @@ class KvPool {
   int layers() const { return static_cast<int>(offsets_.size()) - 1; }
   size_t block_bytes() const { return block_bytes_; }  // of one layer
   size_t bytes() const { return offsets_.back(); }
+  // Of kShared, else -1. Lives as long as the pool.
+  int shared_fd() const { return fd_ == nullptr ? -1 : *fd_; }
   std::byte* layer_base(int layer) const {
     return memory_.get() + offsets_[static_cast<size_t>(layer)];
   }
@@ -66,7 +84,16 @@ class KvPool {
     size_t bytes;
     void operator()(std::byte* p) const;
   };
+  struct CloseFile {
+    void operator()(const int* fd) const;
+  };
   KvPool() = default;
+  static Result<KvPool> shaped(const KvLayout& layout, HeadRange heads,
+                               const std::vector<int>& blocks);
+  size_t mapped_bytes() const;
+  Status map_private();
+  Status map_shared();
+  Status map_file(int fd);
 
   KvLayout layout_;
   HeadRange heads_;
@@ -74,6 +101,7 @@ class KvPool {
   std::vector<size_t> offsets_;  // of each layer, and the end
   size_t block_bytes_ = 0;
   std::unique_ptr<std::byte[], Unmap> memory_;
+  std::unique_ptr<int, CloseFile> fd_;  // of a pool that lets others in
 };
 
 }  // namespace baton::kv_cache

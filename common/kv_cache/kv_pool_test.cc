@@ -1,6 +1,9 @@
 #include "common/kv_cache/kv_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <set>
@@ -104,6 +107,64 @@ TEST(KvPoolTest, RefusesWhatCannotBeHad) {
   KvLayout broken = layout;
   broken.block_tokens = 5;
   EXPECT_EQ(KvPool::create(broken, {0, 5}, {4}).status().code(), StatusCode::kInvalidArgument);
+}
+
+KvPool make_shared_pool(int blocks) {
+  return std::move(
+             KvPool::create(small_layout(32), {1, 4}, {blocks}, Touch::kNow, Backing::kShared))
+      .value();
+}
+
+TEST(KvPoolTest, AnotherProcessCanMapASharedPool) {
+  const KvPool pool = make_shared_pool(7);
+  ASSERT_GE(pool.shared_fd(), 0);
+  EXPECT_EQ(make(32, {1, 4}, 7).shared_fd(), -1);
+  pool.fill(0x1234);
+  const Result<KvPool> other = KvPool::attach(small_layout(32), {1, 4}, {7}, pool.shared_fd());
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  EXPECT_NE(other->layer_base(0), pool.layer_base(0));
+  EXPECT_EQ(std::memcmp(other->layer_base(0), pool.layer_base(0), pool.bytes()), 0);
+  other->group(2, 6, true, 3, 0)[5] = std::byte{0x77};
+  EXPECT_EQ(pool.group(2, 6, true, 3, 0)[5], std::byte{0x77});
+  EXPECT_EQ(other->shared_fd(), -1) << "it lets nobody in";
+}
+
+TEST(KvPoolTest, TheFileOfASharedPoolKeepsItsSize) {
+  const KvPool pool = make_shared_pool(7);
+  EXPECT_NE(ftruncate(pool.shared_fd(), 4096), 0);
+  EXPECT_NE(ftruncate(pool.shared_fd(), 64 << 20), 0);
+}
+
+TEST(KvPoolTest, AttachesOnlyWhatIsAPoolOfThatShape) {
+  const KvPool pool = make_shared_pool(7);
+  const auto attach = [](KvLayout layout, HeadRange heads, std::vector<int> blocks, int fd) {
+    return KvPool::attach(layout, heads, blocks, fd).status().code();
+  };
+  const int fd = pool.shared_fd();
+  EXPECT_EQ(attach(small_layout(32), {1, 4}, {7'000}, fd), StatusCode::kIncompatible);
+  EXPECT_EQ(attach(small_layout(32), {1, 4}, {INT32_MAX}, fd), StatusCode::kIncompatible);
+  EXPECT_EQ(attach(small_layout(32), {1, 4}, {0}, fd), StatusCode::kIncompatible);
+  EXPECT_EQ(attach(small_layout(32), {1, 4}, {7, 7}, fd), StatusCode::kIncompatible);
+  EXPECT_EQ(attach(small_layout(32), {1, 6}, {7}, fd), StatusCode::kIncompatible);
+  EXPECT_EQ(attach(small_layout(32), {2, 2}, {7}, fd), StatusCode::kIncompatible);
+  EXPECT_EQ(attach(small_layout(33), {1, 4}, {7}, fd), StatusCode::kIncompatible);
+  const int unsealed = memfd_create("other", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(unsealed, 2 << 20), 0);
+  EXPECT_EQ(attach(small_layout(32), {1, 4}, {7}, unsealed), StatusCode::kIncompatible)
+      << "its owner could cut it off";
+  close(unsealed);
+  EXPECT_EQ(attach(small_layout(32), {1, 4}, {7}, -1), StatusCode::kIncompatible);
+}
+
+TEST(KvPoolTest, SaysWhenThereIsNoFileForASharedPool) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Result<KvPool> pool =
+      KvPool::create(small_layout(32), {1, 4}, {7}, Touch::kByOwner, Backing::kShared);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(pool.status().code(), StatusCode::kUnsupported);
 }
 
 }  // namespace

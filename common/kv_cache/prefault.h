@@ -6,6 +6,9 @@
 // large pages, at a fixed share of one CPU. A step that reaches a block first takes the faults
 // itself, in small pages, so that it pays for no more than it uses, and is as correct.
 //
+// Of pools that other processes map (Backing::kShared) a piece is then gathered into one large
+// page: the kernel makes none for such memory by itself, unless an administrator says so.
+//
 // Contents are never changed, so pools may be used meanwhile. Where the kernel cannot touch without
 // writing (Linux before 5.14) nothing is done.
 
@@ -42,7 +45,11 @@ class Prefaulter final {
   bool touch_round(uintptr_t round, bool& any);
   bool rest(Duration time);
 
-  std::vector<std::span<std::byte>> layers_;
+  struct Layer {
+    std::span<std::byte> memory;
+    bool shared = false;
+  };
+  std::vector<Layer> layers_;
   const Options options_;
   const Clock& clock_;
   Mutex mutex_;

@@ -10,12 +10,13 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-std::vector<KvPool> make_pools(int count, int blocks, Touch touch) {
+std::vector<KvPool> make_pools(int count, int blocks, Touch touch,
+                               Backing backing = Backing::kPrivate) {
   KvLayout layout;
   layout.groups = {{.layers = 3, .kv_heads = 4, .k_dim = 64, .v_dim = 64}};
   std::vector<KvPool> pools;
   for (int i = 0; i < count; ++i) {
-    Result<KvPool> pool = KvPool::create(layout, {0, 4}, {blocks}, touch);
+    Result<KvPool> pool = KvPool::create(layout, {0, 4}, {blocks}, touch, backing);
     EXPECT_TRUE(pool.ok()) << pool.status().to_string();
     pools.push_back(std::move(pool).value());
   }
@@ -53,6 +54,19 @@ TEST(PrefaulterTest, LeavesWhatIsWrittenMeanwhileAlone) {
     for (size_t i = 0; i < pools[0].bytes() / 3 / sizeof(uint16_t); ++i) {
       ASSERT_EQ(values[i], 0x1234);
     }
+  }
+}
+
+TEST(PrefaulterTest, GathersSharedPoolsWithoutChangingThem) {
+  const SteadyClock clock;
+  const std::vector<KvPool> pools = make_pools(1, 100, Touch::kByOwner, Backing::kShared);
+  pools[0].fill(0x1234);
+  Prefaulter prefaulter(pools, {.delay = 0s, .rest = 0}, clock);
+  ASSERT_TRUE(prefaulter.wait_done(clock.now() + 60s));
+  EXPECT_EQ(missing_pages(pools[0]), 0u);
+  const auto* values = reinterpret_cast<const uint16_t*>(pools[0].layer_base(0));
+  for (size_t i = 0; i < pools[0].bytes() / sizeof(uint16_t); ++i) {
+    ASSERT_EQ(values[i], 0x1234);
   }
 }
 

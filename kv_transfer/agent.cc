@@ -22,6 +22,7 @@
 #include "kv_transfer/faulty_path.h"
 #include "kv_transfer/transfer.h"
 #include "kv_transfer/transports/inproc/inproc_path.h"
+#include "kv_transfer/transports/pool/pool_path.h"
 #include "kv_transfer/transports/ucx/ucx_path.h"
 
 namespace baton::kv_transfer {
@@ -34,7 +35,13 @@ constexpr size_t kMaxCommands = 1u << 20;
 constexpr Duration kStartExtra = 10s;
 
 Result<std::unique_ptr<DataPath>> open_path(const std::string& transport,
-                                            const AgentOptions& options) {
+                                            const AgentOptions& options, Random& random) {
+  if (transport == "pool") {
+    BATON_ASSIGN_OR_RETURN(
+        std::unique_ptr<PoolPath> path,
+        PoolPath::create(options.pools, options.role == wire::Role::kDecode, random));
+    return std::unique_ptr<DataPath>(std::move(path));
+  }
   if (transport == "inproc") {
     if (options.inproc == nullptr) {
       return invalid_argument("transport inproc needs a place where agents meet");
@@ -51,7 +58,7 @@ Result<std::unique_ptr<DataPath>> open_path(const std::string& transport,
     return open_ucx_path(ucx);
   }
   return invalid_argument("unknown transport '" + transport +
-                          "'; known are ucx-posix, ucx-tcp, inproc");
+                          "'; known are pool, ucx-posix, ucx-tcp, inproc");
 }
 
 }  // namespace
@@ -127,7 +134,14 @@ Status TransferAgent::State::start(std::unique_ptr<TransferCore>& core) {
     options.faults = options.context->faults();
   }
   for (const std::string& transport : options.transports) {
-    BATON_ASSIGN_OR_RETURN(std::unique_ptr<DataPath> path, open_path(transport, options));
+    Result<std::unique_ptr<DataPath>> opened = open_path(transport, options, random);
+    const bool others = options.transports.size() > 1;
+    if (!opened.ok() && opened.status().code() == StatusCode::kUnsupported && others) {
+      log_warn("a transport is not offered", {{"reason", opened.status().message()}});
+      continue;
+    }
+    BATON_RETURN_IF_ERROR(opened.status());
+    std::unique_ptr<DataPath> path = std::move(*opened);
     if constexpr (kFaultPoints) {
       if (options.faults != nullptr) {
         path = std::make_unique<FaultyPath>(std::move(path), *options.faults, clock);

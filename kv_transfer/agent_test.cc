@@ -34,9 +34,14 @@ class AgentTest : public testing::TestWithParam<const char*> {
       : metrics_p_({metrics::kByPrefill, "m", "p0", 1000}),
         metrics_d_({metrics::kByDecode, "m", "d0", 1000}) {}
 
+  // Where the transport needs it.
+  static TestShape shared(TestShape shape) {
+    shape.shared = std::string(GetParam()) == "pool";
+    return shape;
+  }
   void start(const TestShape& p, const TestShape& d, bool digest = true) {
     pools_p_.emplace(p);
-    pools_d_.emplace(d);
+    pools_d_.emplace(shared(d));
     AgentOptions options_d = options(*pools_d_, wire::Role::kDecode, "d0", 22);
     AgentOptions options_p = options(*pools_p_, wire::Role::kPrefill, "p0", 11);
     options_p.digest = options_d.digest = digest;
@@ -136,7 +141,7 @@ TEST_P(AgentTest, AKeyOfTheClusterIsNeededOnBothSides) {
   here_.emplace(wire::ClusterKey::parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=").value());
   there_.emplace(wire::ClusterKey::parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDI=").value());
   pools_p_.emplace(TestShape{});
-  pools_d_.emplace(TestShape{});
+  pools_d_.emplace(shared({}));
   AgentOptions options_d = options(*pools_d_, wire::Role::kDecode, "d0", 22);
   AgentOptions options_p = options(*pools_p_, wire::Role::kPrefill, "p0", 11);
   options_d.context = &*here_;
@@ -280,7 +285,7 @@ TEST_P(AgentTest, AbortOfTheReceiverEndsTheTransfer) {
 
 TEST_P(AgentTest, RefusesAnotherModelWithTheReason) {
   pools_p_.emplace(TestShape{});
-  pools_d_.emplace(TestShape{});
+  pools_d_.emplace(shared({}));
   AgentOptions options_p = options(*pools_p_, wire::Role::kPrefill, "p0", 11);
   options_p.numerics = "inv-2";
   start_decode(options(*pools_d_, wire::Role::kDecode, "d0", 22));
@@ -388,7 +393,8 @@ TEST_P(AgentTest, CarriesManyTransfersAtOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, AgentTest, testing::Values("inproc", "ucx-posix", "ucx-tcp"),
+INSTANTIATE_TEST_SUITE_P(Transports, AgentTest,
+                         testing::Values("inproc", "pool", "ucx-posix", "ucx-tcp"),
                          [](const testing::TestParamInfo<const char*>& param) {
                            std::string name = param.param;
                            std::erase(name, '-');
@@ -431,6 +437,23 @@ TEST_P(AgentAloneTest, RefusesToStartOnAnAddressInUse) {
   const auto agent = TransferAgent::create(second, clock_, random_, metrics_d_, at_d_.sink());
   ASSERT_FALSE(agent.ok());
   EXPECT_THAT(agent.status().message(), HasSubstr("already in use"));
+}
+
+// Where there is no file for the pools of a decode worker, links take the next transport.
+TEST_P(AgentAloneTest, OffersWhatItCanAndLeavesTheRest) {
+  pools_p_.emplace(TestShape{});
+  pools_d_.emplace(TestShape{});
+  AgentOptions options_d = options(*pools_d_, wire::Role::kDecode, "d0", 22);
+  options_d.transports = {"pool"};
+  EXPECT_EQ(
+      TransferAgent::create(options_d, clock_, random_, metrics_d_, at_d_.sink()).status().code(),
+      StatusCode::kUnsupported);
+  options_d.transports = {"pool", "inproc"};
+  start_decode(options_d);
+  AgentOptions options_p = options(*pools_p_, wire::Role::kPrefill, "p0", 11);
+  options_p.transports = {"pool", "inproc"};
+  start_prefill(options_p);
+  transfer(40);  // over inproc
 }
 
 INSTANTIATE_TEST_SUITE_P(Inproc, AgentAloneTest, testing::Values("inproc"));

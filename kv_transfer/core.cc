@@ -68,6 +68,9 @@ TransferCore::TransferCore(const AgentOptions& options, std::vector<DataPath*> p
       receiver_(context_, sessions_, static_cast<uint32_t>(random.next_nonzero() >> 33) + 1) {
   for (DataPath* path : paths_) {
     path_events_.push_back(std::make_unique<PathEvents>(*this, *path));
+    if (options_.role == wire::Role::kPrefill) {
+      metrics_.offer(path->transport());
+    }
   }
 }
 
@@ -108,9 +111,9 @@ void TransferCore::deliver(Session& session, wire::Message message) {
         constexpr bool kToSender =
             std::is_same_v<M, wire::Grant> || std::is_same_v<M, wire::Deny> ||
             std::is_same_v<M, wire::CommitAck> || std::is_same_v<M, wire::StatusReply>;
-        constexpr bool kToReceiver = std::is_same_v<M, wire::Reserve> ||
-                                     std::is_same_v<M, wire::Commit> ||
-                                     std::is_same_v<M, wire::StatusQuery>;
+        constexpr bool kToReceiver =
+            std::is_same_v<M, wire::Reserve> || std::is_same_v<M, wire::Commit> ||
+            std::is_same_v<M, wire::Written> || std::is_same_v<M, wire::StatusQuery>;
         if constexpr (std::is_same_v<M, wire::PeerHeartbeat>) {
           sessions_.on_heartbeat(session, m, at);
           if (session.is_ready() && !session.outbound) {
@@ -132,10 +135,8 @@ void TransferCore::deliver(Session& session, wire::Message message) {
                            : receiver_.on_message(session, m, at);
           return;
         } else if constexpr (std::is_same_v<M, wire::AbortAck>) {
-          // A receiver needs no proof of the sender's silence: it validates every DATA itself.
-          if (session.outbound) {
-            sender_.on_message(session, m, at);
-          }
+          session.outbound ? sender_.on_message(session, m, at)
+                           : receiver_.on_message(session, m, at);
           return;
         }
         metrics_.dropped(DropReason::kUnexpected);
@@ -168,6 +169,15 @@ void TransferCore::poll(bool stuck) {
 
 void TransferCore::shut_down(const Status& why) {
   sessions_.for_each([&](Session& session) { sessions_.lose(session, why, now()); });
+}
+
+bool TransferCore::idle() {
+  bool idle = true;
+  sessions_.for_each([&](const Session& session) {
+    const bool writer = !session.outbound && session.puts();
+    idle = idle && writer && session.state == SessionState::kDead;
+  });
+  return idle;
 }
 
 bool TransferCore::outstanding() const {
@@ -203,6 +213,10 @@ void TransferCore::session_lost(Session& session, const Status& why, TimePoint n
   }
 }
 
-void TransferCore::session_closed(Session&, TimePoint) {}
+void TransferCore::session_closed(Session& session, TimePoint) {
+  if (!session.outbound) {
+    receiver_.session_closed(session);
+  }
+}
 
 }  // namespace baton::kv_transfer

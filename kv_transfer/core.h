@@ -58,7 +58,8 @@ class TransferCore final : private SessionObserver {
   // Ends all sessions (their transfers fail, their tickets are aborted). Then progress() until
   // idle().
   void shut_down(const Status& why);
-  bool idle() const { return sessions_.size() == 0; }
+  // A lost peer that may still write into our pools is not waited for: they end with the process.
+  bool idle();
 
   bool outstanding() const;  // requests are under way on a data path
   std::vector<int> process_fds() const { return sessions_.process_fds(); }

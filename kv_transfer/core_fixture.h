@@ -14,6 +14,7 @@
 #include "kv_transfer/core.h"
 #include "kv_transfer/test_worker.h"
 #include "kv_transfer/transports/inproc/inproc_path.h"
+#include "kv_transfer/transports/pool/pool_path.h"
 
 namespace baton::kv_transfer {
 
@@ -56,9 +57,14 @@ class CoreTest : public testing::Test {
         path_p_(InprocPath::create(hub_).value()),
         path_d_(InprocPath::create(hub_).value()) {}
 
-  void start(const TestShape& p = {}, const TestShape& d = {}, bool digest = true) {
+  void start(const TestShape& p = {}, TestShape d = {}, bool digest = true) {
+    d.shared = puts_;
     pools_p_.emplace(p);
     pools_d_.emplace(d);
+    if (puts_) {
+      path_p_ = std::move(PoolPath::create(pools_p_->pointers(), false, random_).value());
+      path_d_ = std::move(PoolPath::create(pools_d_->pointers(), true, random_).value());
+    }
     AgentOptions options_p = test_options(*pools_p_, wire::Role::kPrefill, "p0", 11);
     AgentOptions options_d = test_options(*pools_d_, wire::Role::kDecode, "d0", 22);
     options_p.digest = options_d.digest = digest;
@@ -186,6 +192,7 @@ class CoreTest : public testing::Test {
   std::unique_ptr<TransferCore> core_p_, core_d_;
   std::function<bool(const wire::Message&)> drop_;
   bool stuck_p_ = false;
+  bool puts_ = false;  // the data path: in-process, or puts into D's pools
   bool fill_on_open_ = true;
   TransferId next_id_ = 1;
 };

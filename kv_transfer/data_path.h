@@ -7,6 +7,12 @@
 // The receiver decides about every message before one byte of it is placed: announced() sees the
 // header and the length and says where the bytes go, or why not, and then the sender's request ends
 // with an error. A sent() without error means "the memory may be reused", never "it arrived".
+//
+// A transport of puts differs: its sender writes into the receiver's pools by itself, where the
+// receiver's GRANT said. There is no announced() and no placed(); sent() means that the bytes are
+// there, and the sender tells the receiver so by message. Whoever was stopped in the middle of a
+// write resumes it when it likes: at a receiver, peer_closed() comes when the peer can write no
+// more, however long that takes.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +22,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/kv_cache/kv_pool.h"
 
 namespace baton::kv_transfer {
 
@@ -67,10 +74,17 @@ class DataPath {
   // The lane to a peer, as the transport reports it: an error when it is not transport()'s.
   virtual Status check_lane(PathPeer peer) const = 0;
 
-  // Header and slice list are copied; the memory behind the slices is borrowed until
-  // sent(cookie). Failures come by sent() too.
+  // Whether this is a transport of puts.
+  virtual bool puts() const = 0;
+  // The pools of a peer that a put may write, by rank; empty where none may. Valid until close().
+  virtual std::span<const kv_cache::KvPool> pools_of(PathPeer peer) const = 0;
+
+  // Header and slice lists are copied; the memory behind the slices is borrowed until
+  // sent(cookie). Failures come by sent() too. `targets` lie in pools_of(peer) and are empty where
+  // the receiver places.
   virtual void send(PathPeer peer, std::span<const std::byte> header,
-                    std::span<const IoSlice> slices, uint64_t cookie) = 0;
+                    std::span<const IoSlice> slices, std::span<const IoSlice> targets,
+                    uint64_t cookie) = 0;
   // Ends everything with a peer, by force. peer_closed() follows.
   virtual void close(PathPeer peer) = 0;
 

@@ -108,7 +108,7 @@ class DataPathContractTest : public testing::TestWithParam<const char*> {
     for (size_t at = 0; at < bytes; at += slice) {
       slices.push_back({payload_.data() + at, std::min(slice, bytes - at)});
     }
-    sender_->send(to_receiver_, std::as_bytes(std::span(header)), slices, cookie);
+    sender_->send(to_receiver_, std::as_bytes(std::span(header)), slices, {}, cookie);
   }
 
   InprocHub hub_;

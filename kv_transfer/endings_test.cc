@@ -21,10 +21,14 @@ class HeldPath final : public DataPath {
   const std::string& address() const override { return path_->address(); }
   Result<PathPeer> connect(const std::string& address) override { return path_->connect(address); }
   Status check_lane(PathPeer peer) const override { return path_->check_lane(peer); }
+  bool puts() const override { return path_->puts(); }
+  std::span<const kv_cache::KvPool> pools_of(PathPeer peer) const override {
+    return path_->pools_of(peer);
+  }
   void send(PathPeer peer, std::span<const std::byte> header, std::span<const IoSlice> slices,
-            uint64_t cookie) override {
+            std::span<const IoSlice> targets, uint64_t cookie) override {
     ++sends;
-    path_->send(peer, header, slices, cookie);
+    path_->send(peer, header, slices, targets, cookie);
   }
   // By force, as the contract says: what is held ends with it.
   void close(PathPeer peer) override {

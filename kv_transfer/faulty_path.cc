@@ -46,14 +46,16 @@ FaultyPath::FaultyPath(std::unique_ptr<DataPath> path, FaultPlan& plan, const Cl
     : path_(std::move(path)), plan_(plan), clock_(clock), next_double_(kFirstDouble) {}
 
 void FaultyPath::send_copy(PathPeer peer, std::span<const std::byte> header,
-                           std::vector<std::byte> bytes, uint64_t cookie) {
+                           std::vector<std::byte> bytes, std::span<const IoSlice> targets,
+                           uint64_t cookie) {
   std::vector<std::byte>& kept = copies_[cookie] = std::move(bytes);
   const IoSlice whole{kept.data(), kept.size()};
-  path_->send(peer, header, {&whole, 1}, cookie);
+  path_->send(peer, header, {&whole, 1}, targets, cookie);
 }
 
 void FaultyPath::send(PathPeer peer, std::span<const std::byte> header,
-                      std::span<const IoSlice> slices, uint64_t cookie) {
+                      std::span<const IoSlice> slices, std::span<const IoSlice> targets,
+                      uint64_t cookie) {
   const FaultChoice choice = plan_.at(FaultPoint::kData);
   switch (choice.kind) {
     case FaultKind::kDrop:
@@ -68,12 +70,13 @@ void FaultyPath::send(PathPeer peer, std::span<const std::byte> header,
                        peer,
                        {header.begin(), header.end()},
                        {slices.begin(), slices.end()},
+                       {targets.begin(), targets.end()},
                        cookie});
       return;
     case FaultKind::kTruncate: {
       std::vector<std::byte> bytes = copy_of(slices);
       bytes.resize(bytes.size() / 2);
-      send_copy(peer, header, std::move(bytes), cookie);
+      send_copy(peer, header, std::move(bytes), targets, cookie);
       return;
     }
     case FaultKind::kCorrupt: {
@@ -81,17 +84,17 @@ void FaultyPath::send(PathPeer peer, std::span<const std::byte> header,
       if (!bytes.empty()) {
         bytes[choice.dice % bytes.size()] ^= std::byte{1};
       }
-      send_copy(peer, header, std::move(bytes), cookie);
+      send_copy(peer, header, std::move(bytes), targets, cookie);
       return;
     }
     case FaultKind::kDuplicate:
-      path_->send(peer, header, slices, cookie);
-      send_copy(peer, header, copy_of(slices), next_double_++);
+      path_->send(peer, header, slices, targets, cookie);
+      send_copy(peer, header, copy_of(slices), targets, next_double_++);
       return;
     case FaultKind::kNone:
     case FaultKind::kStop:
     case FaultKind::kKill:
-      path_->send(peer, header, slices, cookie);
+      path_->send(peer, header, slices, targets, cookie);
       return;
   }
 }
@@ -121,7 +124,7 @@ int FaultyPath::progress(DataPathEvents& events) {
       waiting.push_back(std::move(held));
       continue;
     }
-    path_->send(held.peer, held.header, held.slices, held.cookie);
+    path_->send(held.peer, held.header, held.slices, held.targets, held.cookie);
     ++done;
   }
   held_ = std::move(waiting);

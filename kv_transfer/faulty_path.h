@@ -24,8 +24,12 @@ class FaultyPath final : public DataPath {
   const std::string& address() const override { return path_->address(); }
   Result<PathPeer> connect(const std::string& address) override { return path_->connect(address); }
   Status check_lane(PathPeer peer) const override { return path_->check_lane(peer); }
+  bool puts() const override { return path_->puts(); }
+  std::span<const kv_cache::KvPool> pools_of(PathPeer peer) const override {
+    return path_->pools_of(peer);
+  }
   void send(PathPeer peer, std::span<const std::byte> header, std::span<const IoSlice> slices,
-            uint64_t cookie) override;
+            std::span<const IoSlice> targets, uint64_t cookie) override;
   void close(PathPeer peer) override;
   int progress(DataPathEvents& events) override;
   bool outstanding() const override { return path_->outstanding() || !ended_.empty(); }
@@ -39,10 +43,11 @@ class FaultyPath final : public DataPath {
     PathPeer peer = 0;
     std::vector<std::byte> header;
     std::vector<IoSlice> slices;
+    std::vector<IoSlice> targets;
     uint64_t cookie = 0;
   };
   void send_copy(PathPeer peer, std::span<const std::byte> header, std::vector<std::byte> bytes,
-                 uint64_t cookie);
+                 std::span<const IoSlice> targets, uint64_t cookie);
 
   std::unique_ptr<DataPath> path_;
   FaultPlan& plan_;

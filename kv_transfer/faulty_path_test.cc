@@ -52,7 +52,7 @@ class FaultyPathTest : public testing::Test {
     const std::array<std::byte, 8> header{};
     const std::array<IoSlice, 2> slices = {IoSlice{memory_.data(), kBytes / 2},
                                            IoSlice{memory_.data() + kBytes / 2, kBytes / 2}};
-    sender_.send(peer_, header, slices, cookie);
+    sender_.send(peer_, header, slices, {}, cookie);
   }
   void settle() {
     for (int quiet = 0; quiet < 3;) {

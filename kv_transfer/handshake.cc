@@ -160,6 +160,9 @@ std::string obstacle(std::string_view transport, const wire::Hello& a, const wir
                     : !host_a.shares_pids(host_b)
                         ? "their pid namespaces differ"
                         : "they see different mounts or are different users";
+  if (transport == "pool") {
+    return both + " cannot map each other's memory (" + why + ")";
+  }
   return both + " share no /dev/shm (" + why +
          "); name ucx-tcp in transfer.transports, and their network in transfer.devices";
 }
@@ -172,8 +175,9 @@ std::string join(const std::vector<std::string>& names) {
   return text.empty() ? "none" : text;
 }
 
-Result<std::string> choose_transport(const wire::Hello& sender, const wire::Hello& receiver) {
-  std::string obstacles;
+// The first that can be used; those before it that cannot go to `passed_over`.
+Result<std::string> choose_transport(const wire::Hello& sender, const wire::Hello& receiver,
+                                     std::vector<PassedOver>& passed_over) {
   for (const std::string& name : sender.transports) {
     if (std::find(receiver.transports.begin(), receiver.transports.end(), name) ==
         receiver.transports.end()) {
@@ -183,10 +187,10 @@ Result<std::string> choose_transport(const wire::Hello& sender, const wire::Hell
     if (why_not.empty()) {
       return name;
     }
-    obstacles += (obstacles.empty() ? "" : "; ") + name + ": " + why_not;
+    passed_over.push_back({name, why_not});
   }
-  if (!obstacles.empty()) {
-    return incompatible(obstacles);
+  if (!passed_over.empty()) {
+    return incompatible(describe(passed_over));
   }
   return differ("transports", join(sender.transports), join(receiver.transports));
 }
@@ -260,14 +264,24 @@ Result<Agreement> agree(const wire::Hello& sender, const wire::Hello& receiver) 
       return incompatible(hello->name + " does not offer the layout pairs32");
     }
   }
-  BATON_ASSIGN_OR_RETURN(std::string transport, choose_transport(sender, receiver));
+  std::vector<PassedOver> passed_over;
+  BATON_ASSIGN_OR_RETURN(std::string transport, choose_transport(sender, receiver, passed_over));
   const KvLayout layout = layout_of(sender);
   BATON_ASSIGN_OR_RETURN(PiecePlan plan,
                          PiecePlan::make(layout, side_of(sender), side_of(receiver)));
   if (const Status status = kv_cache::validate(layout); !status.ok()) {
     return incompatible(sender.name + ": " + status.message());
   }
-  return Agreement{std::move(transport), std::move(plan), sender.digest || receiver.digest};
+  return Agreement{std::move(transport), std::move(passed_over), std::move(plan),
+                   sender.digest || receiver.digest};
+}
+
+std::string describe(std::span<const PassedOver> passed_over) {
+  std::string text;
+  for (const PassedOver& passed : passed_over) {
+    text += (text.empty() ? "" : "; ") + passed.transport + ": " + passed.why;
+  }
+  return text;
 }
 
 HostIdentity host_of(const wire::Hello& hello) {

@@ -19,8 +19,16 @@ namespace baton::kv_transfer {
 wire::Hello make_hello(const AgentOptions& options, const HostIdentity& host,
                        std::span<DataPath* const> paths);
 
+// A transport that both offer and that cannot be used between them.
+struct PassedOver {
+  std::string transport;
+  std::string why;
+};
+std::string describe(std::span<const PassedOver> passed_over);  // "a: why; b: why"
+
 struct Agreement {
   std::string transport;
+  std::vector<PassedOver> passed_over;  // better ones
   PiecePlan plan;
   bool digest = true;  // on when either side wants it
 };

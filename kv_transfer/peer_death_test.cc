@@ -77,7 +77,7 @@ class PeerDeathTest : public testing::TestWithParam<Case> {
   }
   Duration limit() const { return GetParam().signal == SIGSTOP ? 2500ms : 2000ms; }
 
-  const PeerPools pools_;
+  const PeerPools pools_{GetParam().transport};
   EventLog events_;
   SteadyClock clock_;
   SeededRandom random_{1};
@@ -134,9 +134,57 @@ TEST_P(PeerDeathTest, TheReceiverReleasesTheBlocksOfADeadSender) {
   EXPECT_FALSE(events_.take<TransferCommitted>({}, 0s));
 }
 
+// A sender that writes into our pools by itself cannot be fenced while it is stopped: its blocks
+// stay out of use until it has come back to its senses or is dead.
+class StoppedWriterTest : public PeerDeathTest {
+ protected:
+  // Stops a child in the middle of a push; its reservation.
+  void stop(const Child& child, metrics::Registry& registry, TransferAgent& agent) {
+    const auto reserve = events_.take<ReserveArrived>({}, 20s);
+    ASSERT_TRUE(reserve);
+    agent.grant(reserve->reservation, pools_.table(), 0);
+    ASSERT_TRUE(
+        moving(registry.counter(metrics::MetricId::kKvTransferBytes, {"received", "pool"})));
+    child.kill(SIGSTOP);
+    ASSERT_TRUE(events_.take<TicketAborted>({}, 10s));
+    EXPECT_FALSE(events_.take<TicketReleased>({}, 500ms)) << "it may still write";
+  }
+  std::unique_ptr<TransferAgent> start(metrics::Registry& registry) {
+    return std::move(TransferAgent::create(peer_options(pools_.pools, wire::Role::kDecode, "pool"),
+                                           clock_, random_, registry, events_.sink())
+                         .value());
+  }
+  metrics::Registry registry_{{metrics::kByDecode, "m", "d0", 1000}};
+};
+
+TEST_P(StoppedWriterTest, ItsBlocksAreFreeOnceItHasLetGo) {
+  const auto agent = start(registry_);
+  const Child child({"half", "pool", agent->listen_address()}, false);
+  stop(child, registry_, *agent);
+  child.kill(SIGCONT);
+  ASSERT_TRUE(events_.take<TicketReleased>({}, 10s));
+  // It connects anew and pushes again.
+  const auto reserve = events_.take<ReserveArrived>({}, 10s);
+  ASSERT_TRUE(reserve);
+  agent->grant(reserve->reservation, pools_.table(), 0);
+  EXPECT_TRUE(events_.take<TransferCommitted>({}, 20s));
+}
+
+TEST_P(StoppedWriterTest, ItsBlocksAreFreeOnceItIsDead) {
+  const auto agent = start(registry_);
+  const Child child({"half", "pool", agent->listen_address()}, false);
+  stop(child, registry_, *agent);
+  child.kill(SIGKILL);  // and not waited for: a zombie
+  ASSERT_TRUE(events_.take<TicketReleased>({}, 2s));
+}
+
+INSTANTIATE_TEST_SUITE_P(Pool, StoppedWriterTest, testing::Values(Case{"pool", SIGSTOP}),
+                         [](const auto&) { return std::string("pool"); });
+
 INSTANTIATE_TEST_SUITE_P(Deaths, PeerDeathTest,
-                         testing::Values(Case{"ucx-posix", SIGKILL}, Case{"ucx-tcp", SIGKILL},
-                                         Case{"ucx-posix", SIGSTOP}, Case{"ucx-tcp", SIGSTOP}),
+                         testing::Values(Case{"pool", SIGKILL}, Case{"ucx-posix", SIGKILL},
+                                         Case{"ucx-tcp", SIGKILL}, Case{"ucx-posix", SIGSTOP},
+                                         Case{"ucx-tcp", SIGSTOP}),
                          [](const testing::TestParamInfo<Case>& param) {
                            std::string name = param.param.transport;
                            std::erase(name, '-');

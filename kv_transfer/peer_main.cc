@@ -2,6 +2,7 @@
 //
 //   kv_transfer_peer decode TRANSPORT           prints its address, grants whatever is asked
 //   kv_transfer_peer prefill TRANSPORT ADDRESS  pushes one large sequence, again and again
+//   kv_transfer_peer half TRANSPORT ADDRESS     the same, but the first has no end
 //   kv_transfer_peer bench-child ...            the second process of a benchmark
 //   kv_transfer_peer bench TRANSPORT MIB        the benchmark itself
 
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "kv_transfer/peer_shape.h"
 #include "kv_transfer/transfer_bench.h"
@@ -19,7 +21,7 @@ namespace baton::kv_transfer {
 namespace {
 
 int run_decode(const std::string& transport) {
-  const PeerPools pools;
+  const PeerPools pools(transport);
   EventLog events;
   const SteadyClock clock;
   SeededRandom random(2);
@@ -39,8 +41,8 @@ int run_decode(const std::string& transport) {
   }
 }
 
-int run_prefill(const std::string& transport, const std::string& address) {
-  const PeerPools pools;
+int run_prefill(const std::string& transport, const std::string& address, bool whole) {
+  const PeerPools pools(transport);
   EventLog events;
   const SteadyClock clock;
   SeededRandom random(3);
@@ -53,8 +55,14 @@ int run_prefill(const std::string& transport, const std::string& address) {
   }
   for (;;) {
     const TransferId id = (*agent)->open(peer_transfer(pools, address));
-    (*agent)->commit(id, {{}}, {});
-    (void)events.take<TransferAcked>({}, 60s);
+    for (int layer = 0; !whole && layer < pools.pools.shape().layers / 2; ++layer) {
+      (*agent)->layer_written(id, 0, layer, pools.tokens());
+    }
+    if (std::exchange(whole, true)) {
+      (*agent)->commit(id, {{}}, {});
+    }
+    while (!events.take<TransferAcked>({}, 10ms) && !events.take<TransferFailed>({}, 0s)) {
+    }
   }
 }
 
@@ -88,8 +96,8 @@ int run(int argc, char** argv) {
   if (role == "decode" && argc == 3) {
     return run_decode(argv[2]);
   }
-  if (role == "prefill" && argc == 4) {
-    return run_prefill(argv[2], argv[3]);
+  if ((role == "prefill" || role == "half") && argc == 4) {
+    return run_prefill(argv[2], argv[3], role == "prefill");
   }
   if (role == "bench" && argc == 4) {
     return run_bench(argv[2], argv[3]);
@@ -97,7 +105,8 @@ int run(int argc, char** argv) {
   if (role == "bench-child") {
     return run_transfer_bench_child({argv + 2, argv + argc});
   }
-  std::fprintf(stderr, "usage: kv_transfer_peer decode TRANSPORT | prefill TRANSPORT ADDRESS\n");
+  std::fprintf(stderr,
+               "usage: kv_transfer_peer decode TRANSPORT | prefill|half TRANSPORT ADDRESS\n");
   return 2;
 }
 

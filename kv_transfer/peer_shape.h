@@ -11,16 +11,19 @@
 
 namespace baton::kv_transfer {
 
-inline TestShape peer_shape() {
+inline TestShape peer_shape(bool shared) {
   TestShape shape;
   shape.layers = 16;
   shape.dim = 64;
   shape.blocks = 512;
+  shape.shared = shared;
   return shape;
 }
 
 struct PeerPools {
-  TestPools pools{peer_shape()};
+  explicit PeerPools(const std::string& transport) : pools(peer_shape(transport == "pool")) {}
+
+  TestPools pools;
   int tokens() const { return pools.shape().blocks * pools.shape().block_tokens; }
   std::vector<BlockId> table() const {
     std::vector<BlockId> all(static_cast<size_t>(pools.shape().blocks));

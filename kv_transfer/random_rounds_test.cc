@@ -32,6 +32,7 @@ TEST_P(RandomRoundsTest, EveryTransferAndEveryTicketEndsExactlyOnce) {
   shape_d.block_tokens = pick(2) == 0 || windows ? 32 : 64;
   shape.ranks = head_ranges(9, 3, 4, 1 << pick(3));
   shape_d.ranks = head_ranges(9, 3, 4, 1 << pick(3));
+  puts_ = pick(2) == 0;
   start(shape, shape_d);
   drop_ = [&](const wire::Message& m) {
     const bool hello =

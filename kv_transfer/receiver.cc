@@ -21,7 +21,8 @@ ReceiverTable::ReceiverTable(const CoreContext& context, SessionTable& sessions,
       sessions_(sessions),
       next_generation_(first_generation),
       quarantine_(context.options.timeouts.quarantine_alarm),
-      spill_(context.options.pools.front()->group_bytes()) {}
+      spill_(context.options.pools.front()->group_bytes()),
+      zeros_(spill_.size()) {}
 
 ReceiverTable::~ReceiverTable() = default;
 
@@ -173,7 +174,7 @@ void ReceiverTable::grant(uint64_t reservation, std::vector<BlockId> blocks, int
   ticket->expected = rows * ranks;
   ticket->bits.assign(static_cast<size_t>(plan.layers()) *
                           static_cast<size_t>(ticket->pieces - ticket->lowest_piece(plan)) * ranks,
-                      Ticket::Bit::kMissing);
+                      PieceState::kMissing);
   ticket->last_data = now;
   ticket->next_reminder = now + context_.options.timeouts.no_progress;
   extend_lease(*ticket, now);
@@ -190,6 +191,10 @@ void ReceiverTable::send_grant(const Ticket& ticket, Session& session) {
   message.have_tokens = static_cast<uint32_t>(ticket.first_piece[0] * unit);
   message.window_have_tokens = static_cast<uint32_t>(ticket.first_piece[1] * unit);
   message.lease_ms = static_cast<uint32_t>(to_ms(timeouts.transfer_max + timeouts.lease_extra));
+  if (session.puts()) {
+    message.blocks = ticket.blocks;
+    message.window_blocks = ticket.window_blocks;
+  }
   sessions_.send(session, message);
 }
 
@@ -296,6 +301,7 @@ void ReceiverTable::decide_commit(Ticket& ticket, TimePoint now) {
     log_warn("refused a commit", {{"peer", session.name}, {"reason", status.message()}});
     sessions_.send(session,
                    wire::CommitAck{ticket.slot, ticket.generation, false, status.message()});
+    ticket.writer_gone = true;  // COMMIT comes after the last write
     cancel(ticket, std::move(status), now);
     return;
   }
@@ -369,6 +375,30 @@ void ReceiverTable::tell_abort(const Ticket& ticket, const std::string& reason) 
   }
 }
 
+// A sender that writes by itself says when it writes no more; that, or its answer, may get lost.
+void ReceiverTable::on_message(Session& session, const wire::AbortAck& ack, TimePoint) {
+  Ticket* ticket = by_slot(ack.slot, ack.generation);
+  if (!ack.quiesced || ticket == nullptr || ticket->session != session.id ||
+      ticket->state != ReceiverState::kQuarantined) {
+    return;  // nobody waits for it
+  }
+  ticket->writer_gone = true;
+  release_if_quiet(*ticket);
+}
+
+void ReceiverTable::session_closed(const Session& session) {
+  std::vector<Ticket*> of_session;
+  for (auto& [id, ticket] : tickets_) {
+    if (ticket->session == session.id) {
+      of_session.push_back(ticket.get());
+    }
+  }
+  for (Ticket* ticket : of_session) {
+    ticket->writer_gone = true;
+    release_if_quiet(*ticket);
+  }
+}
+
 // From here on every DATA of the ticket is rejected; what is posted already ends by itself.
 void ReceiverTable::cancel(Ticket& ticket, Status why, TimePoint now) {
   if (!step(ticket, ReceiverEvent::kCancel)) {
@@ -376,13 +406,15 @@ void ReceiverTable::cancel(Ticket& ticket, Status why, TimePoint now) {
   }
   context_.metrics.failed(why.code());
   quarantine_.enter(ticket.reservation, now);
+  ticket.next_ask = now + context_.options.timeouts.abort_drain;
   ticket.held_commit.reset();
   context_.emit(TicketAborted{ticket.id(), ticket.reservation, std::move(why)});
   release_if_quiet(ticket);
 }
 
 void ReceiverTable::release_if_quiet(Ticket& ticket) {
-  if (ticket.state != ReceiverState::kQuarantined || ticket.pending > 0) {
+  if (ticket.state != ReceiverState::kQuarantined || ticket.pending > 0 ||
+      (sessions_.find(ticket.session)->puts() && !ticket.writer_gone)) {
     return;
   }
   step(ticket, ReceiverEvent::kQuiet);
@@ -430,6 +462,12 @@ void ReceiverTable::remove(Ticket& ticket, State last) {
 void ReceiverTable::sweep(TimePoint now, bool late) {
   std::vector<Ticket*> expired;
   for (auto& [id, ticket] : tickets_) {
+    if (ticket->state == ReceiverState::kQuarantined && now >= ticket->next_ask) {
+      ticket->next_ask = now + context_.options.timeouts.abort_drain;
+      if (!ticket->writer_gone && sessions_.find(ticket->session)->puts()) {
+        tell_abort(*ticket, "the ticket is over");
+      }
+    }
     if (!ticket->open()) {
       continue;
     }
@@ -451,7 +489,10 @@ void ReceiverTable::sweep(TimePoint now, bool late) {
   for (const uint64_t reservation : quarantine_.overdue(now)) {
     const Ticket* ticket = find(reservation);
     log_error("blocks are held in quarantine",
-              {{"reservation", reservation}, {"posted_receives", ticket->pending}});
+              {{"reservation", reservation},
+               {"posted_receives", ticket->pending},
+               {"peer", sessions_.find(ticket->session)->name},
+               {"may_write", sessions_.find(ticket->session)->puts()}});
   }
 }
 

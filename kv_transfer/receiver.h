@@ -33,10 +33,14 @@ class ReceiverTable {
 
   void on_message(Session& session, wire::Reserve reserve, TimePoint now);
   void on_message(Session& session, wire::Commit commit, TimePoint now);
+  void on_message(Session& session, const wire::Written& written, TimePoint now);
   void on_message(Session& session, const wire::Abort& abort, TimePoint now);
+  void on_message(Session& session, const wire::AbortAck& ack, TimePoint now);
   void on_message(Session& session, const wire::StatusQuery& query, TimePoint now);
   void on_heartbeat(const Session& session, TimePoint now);
   void session_lost(Session& session, const Status& why, TimePoint now);
+  // Its peer can write no more.
+  void session_closed(const Session& session);
 
   // Of DataPathEvents.
   Result<DataPathEvents::Placement> announced(std::span<const std::byte> header, size_t bytes,
@@ -53,6 +57,7 @@ class ReceiverTable {
   static constexpr size_t kMaxReservations = 4'096;
 
  private:
+  enum class PieceState : uint8_t { kMissing, kPending, kDone };
   struct Ticket;
   struct Arrival {  // one DATA being placed
     uint64_t reservation = 0;
@@ -69,8 +74,20 @@ class ReceiverTable {
   uint32_t take_slot(uint64_t reservation);
   uint32_t take_generation();
 
-  Result<PieceRun> validate(const Ticket& ticket, const PiecePlan& plan, const DataHeader& header,
-                            size_t bytes) const;
+  struct Admitted {  // a DATA that a ticket waits for
+    Ticket& ticket;
+    const PiecePlan& plan;
+    PieceRun run;
+    size_t bytes = 0;
+    uint64_t digest = 0;
+  };
+  Result<Admitted> admit(std::span<const std::byte> header);
+  static Result<PieceRun> validate(const Ticket& ticket, const PiecePlan& plan,
+                                   const DataHeader& header);
+  std::vector<IoSlice> place_of(const Admitted& data, std::span<std::byte> spill) const;
+  static void mark(const Admitted& data, PieceState state);
+  void note_data(Ticket& ticket, TimePoint now);
+  void take(const Admitted& data, std::span<const IoSlice> slices, bool good);
   Status refuse(DropReason reason);
   void check_grant(const Ticket& ticket, const PiecePlan& plan, int group, int have_tokens) const;
   void send_grant(const Ticket& ticket, Session& session);
@@ -99,6 +116,7 @@ class ReceiverTable {
   uint64_t next_arrival_ = 1;
   std::unordered_map<uint64_t, Arrival> arrivals_;
   std::vector<std::byte> spill_;  // where padding without a block goes
+  std::vector<std::byte> zeros_;  // and what it is, where the sender writes
 };
 
 }  // namespace baton::kv_transfer

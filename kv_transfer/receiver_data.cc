@@ -13,7 +13,7 @@ Status ReceiverTable::refuse(DropReason reason) {
 // Everything that a header claims is compared with what the ticket has; nothing is computed from it
 // before.
 Result<PieceRun> ReceiverTable::validate(const Ticket& ticket, const PiecePlan& plan,
-                                         const DataHeader& header, size_t bytes) const {
+                                         const DataHeader& header) {
   const Status bad_range = invalid_argument(std::string(to_string(DropReason::kBadRange)));
   const auto unit = static_cast<uint32_t>(plan.unit_tokens());
   if (header.layer >= plan.layers() || header.group != plan.group_of(header.layer) ||
@@ -38,14 +38,11 @@ Result<PieceRun> ReceiverTable::validate(const Ticket& ticket, const PiecePlan& 
   if (run.count > plan.max_run(run.dst_rank)) {
     return bad_range;
   }
-  if (bytes != plan.piece_bytes(run.dst_rank) * static_cast<size_t>(run.count)) {
-    return invalid_argument(std::string(to_string(DropReason::kBadLength)));
-  }
   return run;
 }
 
-Result<DataPathEvents::Placement> ReceiverTable::announced(
-    std::span<const std::byte> bytes_of_header, size_t bytes, TimePoint now) {
+// The ticket and the pieces of a header, if the ticket is open and waits for all of them.
+Result<ReceiverTable::Admitted> ReceiverTable::admit(std::span<const std::byte> bytes_of_header) {
   const Result<DataHeader> header = decode_header(bytes_of_header);
   if (!header.ok()) {
     return refuse(DropReason::kBadHeader);
@@ -55,33 +52,77 @@ Result<DataPathEvents::Placement> ReceiverTable::announced(
     return refuse(DropReason::kUnknownTicket);
   }
   const PiecePlan& plan = sessions_.find(ticket->session)->link->plan;
-  const Result<PieceRun> run = validate(*ticket, plan, *header, bytes);
+  const Result<PieceRun> run = validate(*ticket, plan, *header);
   if (!run.ok()) {
-    drop(run.status().message() == to_string(DropReason::kBadLength) ? DropReason::kBadLength
-                                                                     : DropReason::kBadRange);
-    return run.status();
+    return refuse(DropReason::kBadRange);
   }
   for (int piece = run->first; piece < run->first + run->count; ++piece) {
     if (ticket->bits[ticket->bit_index(plan, run->layer, piece, run->dst_rank)] !=
-        Ticket::Bit::kMissing) {
+        PieceState::kMissing) {
       return refuse(DropReason::kDuplicate);
     }
   }
-  step(*ticket, ReceiverEvent::kData);
-  for (int piece = run->first; piece < run->first + run->count; ++piece) {
-    ticket->bits[ticket->bit_index(plan, run->layer, piece, run->dst_rank)] = Ticket::Bit::kPending;
+  return Admitted{*ticket, plan, *run,
+                  plan.piece_bytes(run->dst_rank) * static_cast<size_t>(run->count),
+                  header->digest};
+}
+
+std::vector<IoSlice> ReceiverTable::place_of(const Admitted& data,
+                                             std::span<std::byte> spill) const {
+  const SequenceBlocks to{context_.options.pools, data.ticket.blocks, data.ticket.kv_tokens,
+                          data.ticket.window_blocks};
+  return data.plan.scatter(data.run, to, spill);
+}
+
+void ReceiverTable::mark(const Admitted& data, PieceState state) {
+  const PieceRun& run = data.run;
+  for (int piece = run.first; piece < run.first + run.count; ++piece) {
+    data.ticket.bits[data.ticket.bit_index(data.plan, run.layer, piece, run.dst_rank)] = state;
   }
-  ++ticket->pending;
-  ticket->last_data = now;
-  extend_lease(*ticket, now);
+}
+
+void ReceiverTable::note_data(Ticket& ticket, TimePoint now) {
+  step(ticket, ReceiverEvent::kData);
+  ticket.last_data = now;
+  extend_lease(ticket, now);
+}
+
+// The bytes lie in the blocks, if `good`: done, or missing again.
+void ReceiverTable::take(const Admitted& data, std::span<const IoSlice> slices, bool good) {
+  Ticket& ticket = data.ticket;
+  const Session& session = *sessions_.find(ticket.session);
+  if (good && session.link->digest && payload_digest(slices) != data.digest) {
+    drop(DropReason::kDigest);
+    good = false;
+  }
+  mark(data, good ? PieceState::kDone : PieceState::kMissing);
+  if (!good) {
+    return;
+  }
+  const PieceRun& run = data.run;
+  ticket.done += static_cast<size_t>(run.count);
+  ticket.bytes += data.bytes;
+  ticket.digest.add({static_cast<uint32_t>(run.layer), static_cast<uint32_t>(run.first),
+                     static_cast<uint32_t>(run.dst_rank), static_cast<uint32_t>(run.count),
+                     data.digest});
+  context_.metrics.received_bytes(session.link->transport, data.bytes);
+}
+
+Result<DataPathEvents::Placement> ReceiverTable::announced(std::span<const std::byte> header,
+                                                           size_t bytes, TimePoint now) {
+  BATON_ASSIGN_OR_RETURN(const Admitted data, admit(header));
+  if (bytes != data.bytes) {
+    return refuse(DropReason::kBadLength);
+  }
+  note_data(data.ticket, now);
+  mark(data, PieceState::kPending);
+  ++data.ticket.pending;
 
   DataPathEvents::Placement placement;
   placement.id = next_arrival_++;
-  const SequenceBlocks to{context_.options.pools, ticket->blocks, ticket->kv_tokens,
-                          ticket->window_blocks};
-  placement.slices = plan.scatter(*run, to, spill_);
-  Arrival& arrival = arrivals_[placement.id];
-  arrival = {ticket->reservation, *run, bytes, header->digest, placement.slices};
+  placement.slices = place_of(data, spill_);
+  arrivals_[placement.id] = {data.ticket.reservation, data.run, bytes, data.digest,
+                             placement.slices};
   return placement;
 }
 
@@ -99,29 +140,26 @@ void ReceiverTable::placed(uint64_t id, const Status& status, TimePoint now) {
     release_if_quiet(*ticket);
     return;
   }
-  const Session& session = *sessions_.find(ticket->session);
-  const PiecePlan& plan = session.link->plan;
-  bool good = status.ok();
-  if (good && session.link->digest && payload_digest(arrival.slices) != arrival.digest) {
-    drop(DropReason::kDigest);
-    good = false;
-  }
-  const PieceRun& run = arrival.run;
-  for (int piece = run.first; piece < run.first + run.count; ++piece) {
-    ticket->bits[ticket->bit_index(plan, run.layer, piece, run.dst_rank)] =
-        good ? Ticket::Bit::kDone : Ticket::Bit::kMissing;
-  }
-  if (good) {
-    ticket->done += static_cast<size_t>(run.count);
-    ticket->bytes += arrival.bytes;
-    ticket->digest.add({static_cast<uint32_t>(run.layer), static_cast<uint32_t>(run.first),
-                        static_cast<uint32_t>(run.dst_rank), static_cast<uint32_t>(run.count),
-                        arrival.digest});
-    context_.metrics.received_bytes(session.link->transport, arrival.bytes);
-  }
+  const PiecePlan& plan = sessions_.find(ticket->session)->link->plan;
+  take({*ticket, plan, arrival.run, arrival.bytes, arrival.digest}, arrival.slices, status.ok());
   if (ticket->held_commit && ticket->pending == 0) {
     decide_commit(*ticket, now);
   }
+}
+
+// The same of a sender that writes by itself: the bytes are there already. Whether they are right,
+// their digest says; that they lie where they should is the sender's word.
+void ReceiverTable::on_message(Session& session, const wire::Written& written, TimePoint now) {
+  const Result<Admitted> data = admit(std::as_bytes(std::span(written.header)));
+  if (!data.ok()) {
+    return;  // counted
+  }
+  if (data->ticket.session != session.id || !session.puts()) {
+    drop(DropReason::kForeignSession);
+    return;
+  }
+  note_data(data->ticket, now);
+  take(*data, place_of(*data, zeros_), true);
 }
 
 }  // namespace baton::kv_transfer

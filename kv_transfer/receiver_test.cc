@@ -43,7 +43,7 @@ class HostileDataTest : public CoreTest {
     const std::vector<BlockId> table = table_d(64);
     const uint64_t before = pools_d_->checksum(table[0]) + 7 * pools_d_->checksum(table[1]);
     const IoSlice slice{bytes_.data(), bytes};
-    attacker_->send(peer_, header, {&slice, 1}, ++cookie_);
+    attacker_->send(peer_, header, {&slice, 1}, {}, ++cookie_);
     settle();
     const uint64_t after = pools_d_->checksum(table[0]) + 7 * pools_d_->checksum(table[1]);
     return before != after;

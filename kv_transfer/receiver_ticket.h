@@ -33,11 +33,13 @@ struct ReceiverTable::Ticket {
 
   // One entry per (layer, piece, rank), from the lowest first_piece on. What lies before that of
   // its group is never looked at.
-  enum class Bit : uint8_t { kMissing, kPending, kDone };
-  std::vector<Bit> bits;
+  std::vector<PieceState> bits;
   size_t expected = 0;  // how many shall be done
   size_t done = 0;
   int pending = 0;  // DATA being placed
+  // Of a sender that writes by itself: it has said, or it is proven, that it writes no more.
+  bool writer_gone = false;
+  TimePoint next_ask = TimePoint::max();  // whether it does, while in quarantine
   CommitDigest digest;
   uint64_t bytes = 0;
   std::optional<wire::Commit> held_commit;  // until nothing is pending

@@ -16,7 +16,9 @@ constexpr int kSlowestResend = 8;
 }  // namespace
 
 SenderTable::SenderTable(const CoreContext& context, SessionTable& sessions)
-    : context_(context), sessions_(sessions) {}
+    : context_(context),
+      sessions_(sessions),
+      spill_(context.options.pools.front()->group_bytes()) {}
 SenderTable::~SenderTable() = default;
 
 // ---------------------------------------------------------------- looking up
@@ -191,6 +193,7 @@ void SenderTable::on_message(Session& session, const wire::Grant& grant, TimePoi
     // The GRANT and our ABORT crossed; the receiver finds the ticket by the reservation.
     transfer->slot = grant.slot;
     transfer->generation = grant.generation;
+    check_quiet(*transfer, now);
     return;
   }
   if (transfer->slot != 0) {
@@ -220,6 +223,12 @@ void SenderTable::on_message(Session& session, const wire::Grant& grant, TimePoi
     }
     transfer->first_piece[static_cast<size_t>(group)] = static_cast<int>(have / unit);
   }
+  if (session.puts()) {
+    if (Status status = take_tables(session, *transfer, grant); !status.ok()) {
+      cancel(*transfer, std::move(status), now, true);
+      return;
+    }
+  }
   begin_granted(*transfer, session, now);
 }
 
@@ -229,6 +238,15 @@ void SenderTable::refuse_ticket(Session& session, const wire::Grant& grant) {
   sessions_.send(
       session,
       wire::Abort{{}, grant.reserve_id, grant.slot, grant.generation, "the transfer is over"});
+  tell_quiet(session, grant.reserve_id, grant.slot, grant.generation);
+}
+
+// Of a ticket that nothing is written for, now or later: its blocks may be used again.
+void SenderTable::tell_quiet(Session& session, uint64_t reserve_id, uint32_t slot,
+                             uint32_t generation) {
+  if (session.puts()) {
+    sessions_.send(session, wire::AbortAck{reserve_id, slot, generation, true});
+  }
 }
 
 void SenderTable::begin_granted(Transfer& transfer, Session& session, TimePoint now) {
@@ -386,6 +404,7 @@ void SenderTable::on_message(Session& session, const wire::Abort& abort, TimePoi
   // By the reservation: the GRANT of the ticket may never have come.
   Transfer* transfer = by_reserve(session, abort.reserve_id);
   if (transfer == nullptr) {
+    tell_quiet(session, abort.reserve_id, abort.slot, abort.generation);
     return;
   }
   if (transfer->slot == 0) {
@@ -394,6 +413,7 @@ void SenderTable::on_message(Session& session, const wire::Abort& abort, TimePoi
   } else if (abort.slot != 0 &&
              (transfer->slot != abort.slot || transfer->generation != abort.generation)) {
     drop(DropReason::kUnknownTicket);
+    tell_quiet(session, abort.reserve_id, abort.slot, abort.generation);
     return;
   }
   transfer->peer_asked = true;
@@ -423,10 +443,11 @@ void SenderTable::check_quiet(Transfer& transfer, TimePoint now) {
   if (transfer.state != SenderState::kAborting || transfer.outstanding > 0) {
     return;
   }
-  if (transfer.peer_asked && transfer.slot != 0) {
+  Session& session = *sessions_.find(transfer.session);
+  if (transfer.slot != 0 && (transfer.peer_asked || (session.puts() && !transfer.told_quiet))) {
     transfer.peer_asked = false;
-    sessions_.send(*sessions_.find(transfer.session),
-                   wire::AbortAck{transfer.id, transfer.slot, transfer.generation, true});
+    transfer.told_quiet = true;
+    sessions_.send(session, wire::AbortAck{transfer.id, transfer.slot, transfer.generation, true});
   }
   if (transfer.peer_answered) {
     step(transfer, SenderEvent::kQuiet);

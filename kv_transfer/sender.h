@@ -59,6 +59,7 @@ class SenderTable {
     SessionId session = 0;
     size_t bytes = 0;
     std::vector<std::byte> staging;
+    DataHeaderBytes header{};
   };
 
   Transfer* find(TransferId id);
@@ -68,6 +69,10 @@ class SenderTable {
 
   void reserve(Transfer& transfer, Session& session, TimePoint now);
   void refuse_ticket(Session& session, const wire::Grant& grant);
+  void tell_quiet(Session& session, uint64_t reserve_id, uint32_t slot, uint32_t generation);
+  static Status take_tables(const Session& session, Transfer& transfer, const wire::Grant& grant);
+  std::vector<IoSlice> targets_of(const Session& session, const Transfer& transfer,
+                                  const PieceRun& run);
   void begin_granted(Transfer& transfer, Session& session, TimePoint now);
   void mark_ready(Transfer& transfer);
   bool next_run(Transfer& transfer, const PiecePlan& plan, PieceRun* run) const;
@@ -93,6 +98,7 @@ class SenderTable {
   double bytes_per_s_ = 0;
   TimePoint busy_since_{};
   uint64_t busy_bytes_ = 0;
+  std::vector<std::byte> spill_;  // where padding without a block of the receiver's goes
 };
 
 }  // namespace baton::kv_transfer

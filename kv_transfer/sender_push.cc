@@ -104,8 +104,45 @@ void SenderTable::post(Transfer& transfer, Session& session, const PieceRun& run
   ++transfer.outstanding;
   session.in_flight_bytes += made.bytes;
   const uint64_t cookie = next_cookie_++;
-  posts_.emplace(cookie, std::move(made));
-  session.path->send(session.path_peer, encode_header(header), slices, cookie);
+  made.header = encode_header(header);
+  const Post& kept = posts_.emplace(cookie, std::move(made)).first->second;
+  session.path->send(session.path_peer, kept.header, slices, targets_of(session, transfer, run),
+                     cookie);
+}
+
+// Tables of the receiver lead to memory of the receiver: each id that will be used is looked at.
+Status SenderTable::take_tables(const Session& session, Transfer& transfer,
+                                const wire::Grant& grant) {
+  const PiecePlan& plan = session.link->plan;
+  const kv_cache::KvPool& pool = *session.put_pools.front();
+  const auto block_tokens = static_cast<size_t>(pool.layout().block_tokens);
+  bool good = true;
+  for (int group = 0; group < plan.cache_groups(); ++group) {
+    const std::vector<BlockId>& table = group == 0 ? grant.blocks : grant.window_blocks;
+    const auto first = static_cast<size_t>(transfer.first_piece[static_cast<size_t>(group)]) *
+                       static_cast<size_t>(plan.unit_tokens()) / block_tokens;
+    good = good && table.size() * block_tokens >= static_cast<size_t>(transfer.request.kv_tokens);
+    for (size_t i = first; i < table.size(); ++i) {
+      good = good && table[i] < static_cast<BlockId>(pool.blocks(group));
+    }
+  }
+  if (!good) {
+    return internal_error("GRANT of " + session.name + " names blocks that it does not have");
+  }
+  transfer.target_blocks = grant.blocks;
+  transfer.target_window_blocks = grant.window_blocks;
+  return Status();
+}
+
+// Nothing where the receiver places.
+std::vector<IoSlice> SenderTable::targets_of(const Session& session, const Transfer& transfer,
+                                             const PieceRun& run) {
+  if (!session.puts()) {
+    return {};
+  }
+  const SequenceBlocks to{session.put_pools, transfer.target_blocks, transfer.request.kv_tokens,
+                          transfer.target_window_blocks};
+  return session.link->plan.scatter(run, to, spill_);
 }
 
 int SenderTable::pump(TimePoint now) {
@@ -164,6 +201,10 @@ void SenderTable::sent(uint64_t cookie, const Status& status, TimePoint now) {
     if (status.ok()) {
       context_.metrics.sent_bytes(session->link->transport, post.bytes);
       busy_bytes_ += post.bytes;
+      if (session->puts()) {
+        const auto* header = reinterpret_cast<const char*>(post.header.data());
+        sessions_.send(*session, wire::Written{{header, post.header.size()}});
+      }
     }
     account_idle(*session, now);
   }

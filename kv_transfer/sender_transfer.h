@@ -17,6 +17,8 @@ struct SenderTable::Transfer {
   uint32_t generation = 0;
   kv_cache::PerGroup<int> first_piece{};  // pieces before it are with the receiver, or not needed
   int pieces = 0;                         // the end of all, of every group
+  // Where we write into the receiver's pools: its block tables.
+  std::vector<BlockId> target_blocks, target_window_blocks;
 
   std::vector<std::vector<int>> written;  // [rank][layer]: tokens
   std::vector<int> posted;                // [layer * target ranks + rank]: next piece
@@ -38,6 +40,7 @@ struct SenderTable::Transfer {
   TimePoint abort_deadline = TimePoint::max();
   bool peer_answered = false;  // while aborting
   bool peer_asked = false;     // the ABORT was the receiver's: it waits for ABORT_ACK
+  bool told_quiet = false;     // the receiver knows that we write no more
   bool push_failed = false;    // a request failed; the cause may become known only afterwards
   Status why;
   uint32_t retry_after_ms = 0;

@@ -85,10 +85,38 @@ void SessionTable::send(Session& session, const wire::Message& message) {
   }
 }
 
-// Agrees, opens the data path and checks its lane. The session is unchanged on an error.
+// Without the transports that were tried in vain.
+wire::Hello SessionTable::hello_of(const Session& session) const {
+  wire::Hello hello = hello_;
+  for (const PassedOver& passed : session.passed_over) {
+    std::erase(hello.transports, passed.transport);
+  }
+  return hello;
+}
+
+// The pools that we are to write must be those which the plan is about.
+Status SessionTable::take_pools(Session& session, const Agreement& link,
+                                const wire::Hello& peer) const {
+  const std::span<const kv_cache::KvPool> pools = session.path->pools_of(session.path_peer);
+  bool same = static_cast<int>(pools.size()) == link.plan.target_ranks();
+  for (size_t rank = 0; same && rank < pools.size(); ++rank) {
+    same = pools[rank].heads() == link.plan.target_heads(static_cast<int>(rank)) &&
+           pools[rank].layout().block_tokens == static_cast<int>(peer.block_tokens);
+  }
+  if (!same) {
+    return incompatible(peer.name + " names pools of another shape than its HELLO");
+  }
+  for (const kv_cache::KvPool& pool : pools) {
+    session.put_pools.push_back(&pool);
+  }
+  return Status();
+}
+
+// Agrees, opens the data path and checks its lane. On an error path_open says whether there is one.
 Status SessionTable::establish(Session& session, const wire::Hello& peer) {
-  Result<Agreement> link = session.outbound ? agree(hello_, peer) : agree(peer, hello_);
+  Result<Agreement> link = session.outbound ? agree(hello_of(session), peer) : agree(peer, hello_);
   BATON_RETURN_IF_ERROR(link.status());
+  session.transport = link->transport;
   const auto path = std::find_if(paths_.begin(), paths_.end(), [&](const DataPath* candidate) {
     return candidate->transport() == link->transport;
   });
@@ -110,6 +138,9 @@ Status SessionTable::establish(Session& session, const wire::Hello& peer) {
   session.path_peer = path_peer;
   session.path_open = true;
   BATON_RETURN_IF_ERROR((*path)->check_lane(path_peer));
+  if (session.outbound && session.puts()) {
+    BATON_RETURN_IF_ERROR(take_pools(session, *link, peer));
+  }
   session.link = std::move(*link);
   return Status();
 }
@@ -120,9 +151,17 @@ void SessionTable::become_ready(Session& session, TimePoint now) {
   session.next_heartbeat = now;
   resting_.erase(session.address);
   const std::string& transport = session.link->transport;
+  std::vector<PassedOver> passed_over = session.passed_over;
+  passed_over.insert(passed_over.end(), session.link->passed_over.begin(),
+                     session.link->passed_over.end());
   log_info("link up", {{"peer", session.name},
                        {"transport", transport},
                        {"direction", session.outbound ? "push" : "receive"}});
+  for (const PassedOver& passed : session.outbound ? passed_over : std::vector<PassedOver>()) {
+    log_info("transport passed over",
+             {{"peer", session.name}, {"transport", passed.transport}, {"reason", passed.why}});
+    context_.metrics.passed_over(passed.transport);
+  }
   context_.metrics.link_up(session.name, transport);
   context_.emit(PeerUp{session.name, session.incarnation, transport});
   observer_.session_ready(session, now);
@@ -181,7 +220,9 @@ void SessionTable::on_hello_reply(ChannelId channel, const wire::HelloReply& rep
     return;
   }
   if (!reply.accepted) {
-    lose(*session, incompatible(session->name + " refused the link: " + reply.reason), now);
+    const std::string tried =
+        session->passed_over.empty() ? "" : "; " + describe(session->passed_over);
+    lose(*session, incompatible(session->name + " refused the link: " + reply.reason + tried), now);
     return;
   }
   if (reply.hello.incarnation != session->incarnation) {
@@ -189,6 +230,9 @@ void SessionTable::on_hello_reply(ChannelId channel, const wire::HelloReply& rep
     return;
   }
   Status status = establish(*session, reply.hello);
+  if (!status.ok() && !session->path_open && try_next(*session, status, now)) {
+    return;
+  }
   if (status.ok() && reply.transport != session->link->transport) {
     status = incompatible(session->name + " chose " + reply.transport + ", we " +
                           session->link->transport);
@@ -198,6 +242,30 @@ void SessionTable::on_hello_reply(ChannelId channel, const wire::HelloReply& rep
     return;
   }
   become_ready(*session, now);
+}
+
+// The transport agreed upon cannot be had: says HELLO again, by a channel of its own, without it.
+// False when none is left.
+bool SessionTable::try_next(Session& session, const Status& why, TimePoint now) {
+  if (session.transport.empty()) {
+    return false;
+  }
+  session.passed_over.push_back({session.transport, why.message()});
+  session.transport.clear();
+  const wire::Hello hello = hello_of(session);
+  if (hello.transports.empty()) {
+    return false;
+  }
+  const Result<ChannelId> channel = context_.control.connect(session.address);
+  if (!channel.ok()) {
+    return false;
+  }
+  context_.control.close(session.channel);
+  session.channel = *channel;
+  session.process = ProcessWatch();
+  session.handshake_deadline = now + context_.options.timeouts.handshake;
+  send(session, hello);
+  return true;
 }
 
 void SessionTable::on_heartbeat(Session& session, const wire::PeerHeartbeat& beat, TimePoint now) {

@@ -32,10 +32,13 @@ struct Session {
   std::string address;  // of an outbound session
   SessionState state = SessionState::kConnecting;
 
+  std::string transport;          // being opened
   std::optional<Agreement> link;  // once ready
   DataPath* path = nullptr;
   PathPeer path_peer = 0;
   bool path_open = false;
+  std::vector<const kv_cache::KvPool*> put_pools;  // of the peer, where we write into them
+  std::vector<PassedOver> passed_over;             // transports that we tried in vain
 
   TimePoint handshake_deadline;
   TimePoint last_heard;
@@ -49,6 +52,7 @@ struct Session {
   size_t in_flight_bytes = 0;
 
   bool is_ready() const { return state == SessionState::kReady; }
+  bool puts() const { return path != nullptr && path->puts(); }
 };
 
 class SessionObserver {
@@ -101,7 +105,10 @@ class SessionTable {
     std::string why;  // the last reason, which is logged once
   };
   Session& add(ChannelId channel, bool outbound, TimePoint now);
+  wire::Hello hello_of(const Session& session) const;
   Status establish(Session& session, const wire::Hello& peer);
+  Status take_pools(Session& session, const Agreement& link, const wire::Hello& peer) const;
+  bool try_next(Session& session, const Status& why, TimePoint now);
   void become_ready(Session& session, TimePoint now);
   void replace_older(const wire::Hello& hello, ChannelId channel, TimePoint now);
   void judge(Session& session, TimePoint now, const wire::PeerHeartbeat& beat);

@@ -59,7 +59,11 @@ TestPools::TestPools(const TestShape& shape) : shape_(shape) {
     blocks.push_back(shape.window_blocks);
   }
   for (const HeadRange& range : shape.ranks) {
-    pools_.push_back(std::move(kv_cache::KvPool::create(layout, range, blocks).value()));
+    pools_.push_back(
+        std::move(kv_cache::KvPool::create(
+                      layout, range, blocks, kv_cache::Touch::kNow,
+                      shape.shared ? kv_cache::Backing::kShared : kv_cache::Backing::kPrivate)
+                      .value()));
     pools_.back().fill(0xFFFF);
   }
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct TestShape {
   std::vector<uint8_t> layer_groups;
   int window = 0;
   int window_blocks = 0;
+  bool shared = false;  // in files, for the transport pool
 
   kv_cache::KvLayout layout() const;
 };
@@ -42,6 +44,7 @@ class TestPools {
 
   const TestShape& shape() const { return shape_; }
   std::vector<const kv_cache::KvPool*> pointers() const;
+  std::span<const kv_cache::KvPool> all() const { return pools_; }
   kv_cache::KvPool& pool(int rank) { return pools_[static_cast<size_t>(rank)]; }
   int blocks_for(int tokens) const {
     return (tokens + shape_.block_tokens - 1) / shape_.block_tokens;

@@ -31,7 +31,8 @@ constexpr Incarnation kReceiver{2};
 constexpr Incarnation kSender{1};
 
 // One rank whose pieces of 32 tokens have the wanted size.
-Result<KvPool> make_pool(size_t piece_bytes, size_t pool_bytes) {
+Result<KvPool> make_pool(size_t piece_bytes, size_t pool_bytes,
+                         kv_cache::Backing backing = kv_cache::Backing::kPrivate) {
   constexpr size_t kBytesPerDim = 2 * sizeof(uint16_t) * kv_cache::kGroupTokens;  // K and V
   const int dim = piece_bytes % (64 * kBytesPerDim) == 0 ? 64 : 32;
   const size_t head_bytes = kBytesPerDim * static_cast<size_t>(dim);
@@ -46,7 +47,8 @@ Result<KvPool> make_pool(size_t piece_bytes, size_t pool_bytes) {
   kv_cache::KvLayout layout;
   layout.groups = {group};
   const size_t blocks = std::max<size_t>(1, pool_bytes / (piece_bytes * kLayers));
-  return KvPool::create(layout, {0, group.kv_heads}, {static_cast<int>(blocks)});
+  return KvPool::create(layout, {0, group.kv_heads}, {static_cast<int>(blocks)},
+                        kv_cache::Touch::kNow, backing);
 }
 
 std::vector<BlockId> all_blocks(const KvPool& pool) {
@@ -316,8 +318,10 @@ int run_transfer_bench_child(const std::vector<std::string>& arguments) {
     std::fprintf(stderr, "the receiving process of a benchmark takes 4 arguments\n");
     return 2;
   }
-  Result<KvPool> pool = make_pool(std::strtoull(arguments[1].c_str(), nullptr, 10),
-                                  std::strtoull(arguments[2].c_str(), nullptr, 10));
+  Result<KvPool> pool =
+      make_pool(std::strtoull(arguments[1].c_str(), nullptr, 10),
+                std::strtoull(arguments[2].c_str(), nullptr, 10),
+                arguments[0] == "pool" ? kv_cache::Backing::kShared : kv_cache::Backing::kPrivate);
   Side side(metrics::kByDecode);
   const Status status =
       pool.ok() ? side.start(*pool, arguments[0], arguments[3] == "digest", true) : pool.status();

@@ -44,6 +44,12 @@ void TransferMetrics::acked(double seconds, double visible_seconds) {
   }
 }
 void TransferMetrics::lease_expired() { registry_.counter(MetricId::kKvLeaseExpired).add(); }
+void TransferMetrics::offer(std::string_view transport) {
+  registry_.counter(MetricId::kKvTransportsPassedOver, {transport});
+}
+void TransferMetrics::passed_over(std::string_view transport) {
+  registry_.counter(MetricId::kKvTransportsPassedOver, {transport}).add();
+}
 void TransferMetrics::dropped(DropReason reason) {
   registry_.counter(MetricId::kKvMessagesDropped, {to_string(reason)}).add();
 }

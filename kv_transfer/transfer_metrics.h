@@ -40,6 +40,9 @@ class TransferMetrics {
   // to the acknowledgement.
   void acked(double seconds, double visible_seconds);
   void lease_expired();
+  // A link of a sender could not use a transport that both sides offer. Exported once offered.
+  void offer(std::string_view transport);
+  void passed_over(std::string_view transport);
   void dropped(DropReason reason);
   void link_up(const std::string& peer, const std::string& transport);
   void link_down(const std::string& peer, const std::string& transport);

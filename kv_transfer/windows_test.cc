@@ -138,15 +138,15 @@ TEST_F(WindowsTest, DataBeforeTheWindowAndOfTheWrongGroupIsRefused) {
   header.group = 1;
   header.token_lo = kFirstSeen - 32;
   header.token_hi = kFirstSeen;
-  attacker->send(peer, encode_header(header), {&slice, 1}, 1);
+  attacker->send(peer, encode_header(header), {&slice, 1}, {}, 1);
   settle();
   header.group = 0;
   header.token_lo = kFirstSeen;
   header.token_hi = kFirstSeen + 32;
-  attacker->send(peer, encode_header(header), {&slice, 1}, 2);
+  attacker->send(peer, encode_header(header), {&slice, 1}, {}, 2);
   header.layer = 1;
   header.group = 1;
-  attacker->send(peer, encode_header(header), {&slice, 1}, 3);
+  attacker->send(peer, encode_header(header), {&slice, 1}, {}, 3);
   settle();
   EXPECT_EQ(dropped(DropReason::kBadRange), 3);
   for (size_t place = 4; place < 7; ++place) {

@@ -83,7 +83,9 @@ std::vector<Row> router_rows(Router& router) {
 std::vector<Row> transfer_rows(Transfer& transfer) {
   return {
       {"transfer", "transports", &transfer.transports,
-       "Transports that may carry KV, best first. ucx-tcp: for workers on several machines.",
+       "Transports that may carry KV, best first: the first that works is taken. pool, ucx-posix: "
+       "one "
+       "machine. ucx-tcp: several.",
        Form::kTransports},
       {"transfer", "devices", &transfer.devices,
        "Network devices of ucx-tcp. Any other than lo must be a trusted network."},

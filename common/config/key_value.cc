@@ -9,7 +9,7 @@
 namespace baton::config {
 namespace {
 
-constexpr std::array<std::string_view, 2> kTransportNames = {"ucx-posix", "ucx-tcp"};
+constexpr std::array<std::string_view, 3> kTransportNames = {"pool", "ucx-posix", "ucx-tcp"};
 constexpr size_t kMaxNameLength = 32;
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }

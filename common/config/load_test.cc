@@ -168,8 +168,8 @@ TEST(LoadTest, ChecksTheFormOfTexts) {
             "c.yaml:1: decode[0].cpus: \"all\" is not a list of CPUs; write auto or for example "
             "0-3,8");
   EXPECT_EQ(error_of("transfer: {transports: [rdma]}"),
-            "c.yaml:1: transfer.transports: \"rdma\" is not a transport; known are ucx-posix, "
-            "ucx-tcp");
+            "c.yaml:1: transfer.transports: \"rdma\" is not a transport; known are pool, "
+            "ucx-posix, ucx-tcp");
   EXPECT_EQ(error_of("decode: [{advertise: host}]"),
             "c.yaml:1: decode[0].advertise: \"host\" is not an address; write host:port, for "
             "example 127.0.0.1:0");

@@ -62,6 +62,7 @@ enum class MetricId : uint8_t {
   kKvBlocks,
   kKvLeaseExpired,
   kKvMessagesDropped,
+  kKvTransportsPassedOver,
   kSecondTokenGap,
   kRouterDecisions,
   kStreamsMoved,
@@ -233,6 +234,9 @@ inline constexpr std::array<MetricInfo, static_cast<size_t>(MetricId::kCount)> k
     rows::counter(
         MetricId::kKvMessagesDropped, "baton_kv_messages_dropped_total", kByWorkers, {"reason"},
         "Hand-over messages not acted upon: late, double, unknown, foreign or malformed."),
+    rows::counter(MetricId::kKvTransportsPassedOver, "baton_kv_transports_passed_over_total",
+                  kByPrefill, {"transport"},
+                  "Links that could not use a transport which both sides offer."),
     rows::histogram(MetricId::kSecondTokenGap, "baton_second_token_gap_seconds", kByRouter,
                     kTokenGapBuckets, {},
                     "First to second token of a stream: what the hand-over costs a client."),

@@ -66,6 +66,10 @@ Result<engine::EngineOptions> engine_options(const config::Config& config,
     options.kv_bytes = config::effective_kv_cache_bytes(config, entry, machine, 1);
   }
   options.touch = kv_cache::Touch::kByOwner;
+  const bool put =
+      std::ranges::find(config.transfer.transports, "pool") != config.transfer.transports.end();
+  options.backing = put && role == config::Role::kDecode ? kv_cache::Backing::kShared
+                                                         : kv_cache::Backing::kPrivate;
   options.max_context = static_cast<int>(config.model.max_context);
   options.max_batch_tokens = static_cast<int>(entry.max_chunk_tokens + entry.max_batch_sequences);
   return options;

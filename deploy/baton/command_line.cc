@@ -252,9 +252,9 @@ void add_transfer_bench(CLI::App& bench, TransferBenchOptions& options) {
   CLI::App* transfer =
       bench.add_subcommand("transfer", "Hand-over between two processes beside memcpy");
   transfer->option_defaults()->always_capture_default();
-  transfer->add_option("--transport", options.transport, "ucx-posix or ucx-tcp")
+  transfer->add_option("--transport", options.transport, "pool, ucx-posix or ucx-tcp")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"ucx-posix", "ucx-tcp"}));
+      ->check(CLI::IsMember({"pool", "ucx-posix", "ucx-tcp"}));
   transfer->add_option("--pool", options.pool_mib, "MiB of KV that are pushed at a time")
       ->type_name("MIB")
       ->check(CLI::Range(1, 1 << 16));
@@ -280,7 +280,7 @@ void add_fault_bench(CLI::App& bench, FaultBenchOptions& options) {
       ->type_name("FILE");
   faults->add_option("--transport", options.transport, "Default: ucx-posix, then ucx-tcp")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"ucx-posix", "ucx-tcp"}));
+      ->check(CLI::IsMember({"pool", "ucx-posix", "ucx-tcp"}));
   faults->add_option("--seed", options.seed, "Of questions, victims and moments")->type_name("N");
   faults->add_flag("--json", options.json, "One JSON object");
   faults->footer(

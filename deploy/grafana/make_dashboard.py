@@ -174,7 +174,9 @@ ROWS = [
         panel("Failures and refused messages/s", [
             (rate("baton_kv_transfer_failures_total", WORKERS, "reason"), "failed: {{reason}}"),
             (rate("baton_kv_messages_dropped_total", WORKERS, "reason"), "dropped: {{reason}}"),
-            (rate("baton_kv_lease_expired_total", DECODE), "lease expired")]),
+            (rate("baton_kv_lease_expired_total", DECODE), "lease expired"),
+            (rate("baton_kv_transports_passed_over_total", PREFILL, "transport"),
+             "passed over: {{transport}}")]),
     ]),
     ("KV cache", [
         panel("Blocks in use", [(f"vllm:kv_cache_usage_perc{{{WORKERS}}}", "{{role}} {{worker}}")],

@@ -66,8 +66,9 @@ class Cluster final : private Fabric::Watch {
         faults_(draw_faults(dice_)),
         network_(clock_, dice_, faults_),
         fabric_(clock_, dice_, faults_, *this),
-        world_{clock_,  dice_,     faults_,    network_,
-               fabric_, findings_, graveyard_, [this](const std::string& text) { note(text); }} {
+        world_{clock_,    dice_,      faults_,
+               network_,  fabric_,    puts_,
+               findings_, graveyard_, [this](const std::string& text) { note(text); }} {
     const int prefills = dice_.between(1, 2);
     const int decodes = dice_.between(1, 2);
     for (int i = 0; i < prefills + decodes; ++i) {
@@ -351,6 +352,7 @@ class Cluster final : private Fabric::Watch {
   Dice dice_;
   const std::function<void(const std::string&)> trace_;
   Faults faults_;
+  const bool puts_ = dice_.chance(400);
   Findings findings_;
   ScheduleResult result_;
   std::vector<std::unique_ptr<TestPools>> graveyard_;

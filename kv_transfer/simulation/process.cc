@@ -33,7 +33,9 @@ Process::Process(World& world, wire::Role role, std::string name, uint64_t incar
       registry_(registry_options(role, name_)),
       metrics_(registry_),
       port_(world.network, role == wire::Role::kDecode ? "net/" + name_ : ""),
-      path_(std::make_unique<SimulatedPath>(world.fabric)),
+      path_(std::make_unique<SimulatedPath>(
+          world.fabric, world.puts,
+          role == wire::Role::kDecode ? pools_->all() : std::span<const kv_cache::KvPool>())),
       core_(std::make_unique<TransferCore>(
           agent_options(*pools_, role, name_, incarnation), std::vector<DataPath*>{path_.get()},
           port_, world.clock, world.dice.random(), metrics_,

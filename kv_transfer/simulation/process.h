@@ -41,6 +41,7 @@ struct World {
   const Faults& faults;
   Network& network;
   Fabric& fabric;
+  const bool& puts;  // senders write into the pools of receivers
   Findings& findings;
   // Memory of processes that have ended, which others may still read.
   std::vector<std::unique_ptr<TestPools>>& graveyard;

@@ -80,7 +80,7 @@ Result<PathPeer> InprocPath::connect(const std::string& address) {
 }
 
 void InprocPath::send(PathPeer peer, std::span<const std::byte> header,
-                      std::span<const IoSlice> slices, uint64_t cookie) {
+                      std::span<const IoSlice> slices, std::span<const IoSlice>, uint64_t cookie) {
   const auto it = peers_.find(peer);
   if (it == peers_.end()) {
     results_.push_back({cookie, worker_lost("the peer is closed")});

@@ -56,8 +56,10 @@ class InprocPath final : public DataPath {
   const std::string& address() const override { return address_; }
   Result<PathPeer> connect(const std::string& address) override;
   Status check_lane(PathPeer) const override { return Status(); }
+  bool puts() const override { return false; }
+  std::span<const kv_cache::KvPool> pools_of(PathPeer) const override { return {}; }
   void send(PathPeer peer, std::span<const std::byte> header, std::span<const IoSlice> slices,
-            uint64_t cookie) override;
+            std::span<const IoSlice> targets, uint64_t cookie) override;
   void close(PathPeer peer) override;
   int progress(DataPathEvents& events) override;
   bool outstanding() const override { return !sends_.empty() || !results_.empty(); }

@@ -40,8 +40,10 @@ class UcxPath final : public DataPath {
   const std::string& address() const override { return address_; }
   Result<PathPeer> connect(const std::string& address) override;
   Status check_lane(PathPeer peer) const override;
+  bool puts() const override { return false; }
+  std::span<const kv_cache::KvPool> pools_of(PathPeer) const override { return {}; }
   void send(PathPeer peer, std::span<const std::byte> header, std::span<const IoSlice> slices,
-            uint64_t cookie) override;
+            std::span<const IoSlice> targets, uint64_t cookie) override;
   void close(PathPeer peer) override;
   int progress(DataPathEvents& events) override;
   bool outstanding() const override { return !sends_.empty() || !receives_.empty(); }
@@ -339,7 +341,7 @@ std::vector<PathPeer> UcxPath::take_closed() {
 // ---------------------------------------------------------------- messages
 
 void UcxPath::send(PathPeer id, std::span<const std::byte> header, std::span<const IoSlice> slices,
-                   uint64_t cookie) {
+                   std::span<const IoSlice>, uint64_t cookie) {
   const auto it = peers_.find(id);
   if (it == peers_.end() || it->second->closing) {
     completions_.push_back({Kind::kSent, cookie, worker_lost("the peer is closed")});
@@ -516,7 +518,7 @@ Status self_test(DataPath& path, Duration limit) {
   BATON_ASSIGN_OR_RETURN(const PathPeer peer, path.connect(path.address()));
   const std::byte header{};
   const IoSlice slice{source.data(), source.size()};
-  path.send(peer, {&header, 1}, {&slice, 1}, 1);
+  path.send(peer, {&header, 1}, {&slice, 1}, {}, 1);
   const TimePoint deadline = begin + limit;
   while (!events.arrived() && events.failure().ok() &&
          std::chrono::steady_clock::now() < deadline) {

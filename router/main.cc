@@ -10,6 +10,7 @@
 #include "common/config/program_options.h"
 #include "common/tokenizer/load_tokenizer.h"
 #include "router/endpoint.h"
+#include "router/open_files.h"
 
 namespace baton::router {
 namespace {
@@ -74,7 +75,7 @@ Status run(const config::Startup& startup, int stop_fd) {
   options.name = "http";
   options.io_threads = static_cast<int>(config.router.io_threads);
   options.max_body_bytes = config.router.max_body;
-  options.max_connections = static_cast<size_t>(config.router.max_connections);
+  options.max_connections = allow_connections(static_cast<uint64_t>(config.router.max_connections));
   options.header_timeout = config.router.header_timeout;
   options.idle_timeout = config.router.idle_timeout;
   if (!config.router.tls_certificate_file.empty()) {

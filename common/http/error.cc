@@ -1,5 +1,6 @@
 #include "common/http/error.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace baton::http {
@@ -49,6 +50,9 @@ void append_escape(std::string& out, uint32_t code) {
     out += kHex[(code >> shift) & 0xF];
   }
 }
+
+// ASCII that stands for itself in JSON.
+bool is_plain(char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; }
 
 void append_ascii(std::string& out, char c) {
   switch (c) {
@@ -125,7 +129,14 @@ bool has_code(StatusCode code) {
 void append_json_string(std::string& out, std::string_view text) {
   out.reserve(out.size() + text.size() + 2);
   out += '"';
-  while (!text.empty()) {
+  while (true) {
+    const auto plain =
+        static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_plain) - text.begin());
+    out += text.substr(0, plain);
+    text.remove_prefix(plain);
+    if (text.empty()) {
+      break;
+    }
     const size_t length = sequence_length(text);
     if (length == 0) {
       out += "\xEF\xBF\xBD";

@@ -22,6 +22,7 @@ using Tcp = asio::ip::tcp;
 
 // Out of file descriptors: wait for some to be closed instead of spinning.
 constexpr Duration kAcceptPause = 100ms;
+constexpr Duration kAcceptWarningEvery = 10s;
 // Beyond the limit a connection gets a 503; beyond this factor of it none, it is just closed.
 constexpr size_t kHardLimitFactor = 2;
 
@@ -124,14 +125,25 @@ struct Server::Impl {
         return;
       }
       if (ec) {
-        log_warn("cannot accept a connection",
-                 {{"address", address_text}, {"error", ec.message()}});
+        warn_of_accept(ec);
         accept_later();
         return;
       }
       welcome(loop, std::move(socket));
       accept();
     });
+  }
+
+  // It is tried again ten times a second.
+  void warn_of_accept(const ErrorCode& ec) {
+    ++accept_failures;
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (now >= next_accept_warning) {
+      next_accept_warning = now + kAcceptWarningEvery;
+      log_warn("cannot accept a connection", {{"address", address_text},
+                                              {"error", ec.message()},
+                                              {"times", std::exchange(accept_failures, 0)}});
+    }
   }
 
   void accept_later() {
@@ -196,6 +208,8 @@ struct Server::Impl {
   std::optional<Tcp::acceptor> acceptor;    // thread of loop 0
   std::optional<asio::steady_timer> pause;  // thread of loop 0
   size_t next_loop = 0;                     // thread of loop 0
+  int accept_failures = 0;                  // thread of loop 0, since the last warning
+  TimePoint next_accept_warning{};          // thread of loop 0
   HostPort address;
   HostPort loopback;
   std::string address_text;

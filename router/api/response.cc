@@ -65,6 +65,12 @@ void ResponseFormat::begin(std::string& out, std::string_view object) const {
   out += ',';
 }
 
+std::string ResponseFormat::event_head() const {
+  std::string out = "data: ";
+  begin(out, request_.chat ? "chat.completion.chunk" : "text_completion");
+  return out;
+}
+
 void ResponseFormat::append_finish(std::string& out, wire::FinishReason finish, bool has_calls,
                                    const std::optional<std::string>& stop_text, bool last) const {
   out += ",\"finish_reason\":";
@@ -183,23 +189,25 @@ void ResponseFormat::append_calls(std::string& out, const std::vector<CallPiece>
 }
 
 void ResponseFormat::append_delta(std::string& out, const ChoiceDelta& delta) const {
-  std::string fields;
+  out += "\"delta\":{";
+  const size_t begin_of_fields = out.size();
   if (delta.first) {
-    fields += ",\"role\":\"assistant\"";
+    out += ",\"role\":\"assistant\"";
   }
   if (delta.first || !delta.text.empty()) {
-    fields += ',';
-    append_field(fields, "content", delta.text);
+    out += ',';
+    append_field(out, "content", delta.text);
   }
   if (!delta.reasoning.empty()) {
-    fields += ',';
-    append_field(fields, "reasoning_content", delta.reasoning);
+    out += ',';
+    append_field(out, "reasoning_content", delta.reasoning);
   }
   if (!delta.calls.empty()) {
-    append_calls(fields, delta.calls, delta.choice, true);
+    append_calls(out, delta.calls, delta.choice, true);
   }
-  out += "\"delta\":{";
-  out += std::string_view(fields).substr(fields.empty() ? 0 : 1);
+  if (out.size() > begin_of_fields) {
+    out.erase(begin_of_fields, 1);  // the comma before the first
+  }
   out += '}';
 }
 
@@ -223,9 +231,13 @@ void ResponseFormat::append_message(std::string& out, const WholeChoice& choice,
 std::string ResponseFormat::event(const ChoiceDelta& delta, int index, const Usage* usage,
                                   const PromptView* prompt, bool last) {
   const PromptView* echoed = request_.echo ? prompt : nullptr;
-  std::string out = "data: ";
-  begin(out, request_.chat ? "chat.completion.chunk" : "text_completion");
-  out += "\"choices\":[{\"index\":" + std::to_string(index) + ',';
+  constexpr size_t kUsualTail = 128;  // all behind the head but the text
+  std::string out;
+  out.reserve(event_head_.size() + kUsualTail + delta.text.size());
+  out += event_head_;
+  out += "\"choices\":[{\"index\":";
+  out += std::to_string(index);
+  out += ',';
   if (request_.chat) {
     append_delta(out, delta);
   } else {
@@ -269,8 +281,7 @@ std::string ResponseFormat::delta_events(const ChoiceDelta& delta, int index, co
 }
 
 std::string ResponseFormat::usage_event(const Usage& usage, std::string_view trace_json) const {
-  std::string out = "data: ";
-  begin(out, request_.chat ? "chat.completion.chunk" : "text_completion");
+  std::string out = event_head_;
   out += "\"choices\":[],\"usage\":";
   append_usage(out, usage);
   if (!trace_json.empty()) {

@@ -32,7 +32,8 @@ class ResponseFormat {
         writer_(request, tokenizer),
         id_(std::move(id)),
         created_(created),
-        model_(std::move(model)) {}
+        model_(std::move(model)),
+        event_head_(event_head()) {}
 
   const std::string& id() const { return id_; }
 
@@ -60,6 +61,7 @@ class ResponseFormat {
 
  private:
   void begin(std::string& out, std::string_view object) const;
+  std::string event_head() const;
   void append_finish(std::string& out, wire::FinishReason finish, bool has_calls,
                      const std::optional<std::string>& stop_text, bool last) const;
   void append_delta(std::string& out, const ChoiceDelta& delta) const;
@@ -85,6 +87,7 @@ class ResponseFormat {
   std::string id_;
   int64_t created_;
   std::string model_;
+  const std::string event_head_;      // of every event of the stream
   std::vector<size_t> text_offsets_;  // of each choice, characters sent (completions' logprobs)
 };
 

@@ -124,7 +124,10 @@ def router(args, folder, step_us):
         found = wait_for("the router", lambda: re.search(r" url=(\S+)", log.read_text()), server)
         url = found[1]
         wait_for("the echo worker", lambda: get(url + "/health"), echo)
-        yield server.pid, url
+        try:
+            yield server.pid, url
+        except BenchError as error:
+            raise BenchError(f"{error}; the router's log ends: {log.read_text()[-500:]}") from error
 
 
 @contextlib.contextmanager
@@ -230,11 +233,16 @@ def idle(server):
                f"\r\n\r\n{BODY}").encode()
     before = resident_mb(pid)
     with contextlib.ExitStack() as stack:
-        for _ in range(IDLE):
-            connection = stack.enter_context(socket.create_connection((host, int(port)), WAIT_S))
-            connection.sendall(request)
-            if not connection.recv(4096).startswith(b"HTTP/1.1 200"):
-                raise BenchError("an idle connection got no answer")
+        for number in range(IDLE):
+            try:
+                connection = socket.create_connection((host, int(port)), WAIT_S)
+                stack.enter_context(connection)
+                connection.sendall(request)
+                answer = connection.recv(4096)
+            except OSError as error:
+                raise BenchError(f"connection {number}: {error}") from error
+            if not answer.startswith(b"HTTP/1.1 200"):
+                raise BenchError(f"connection {number}: {answer[:200]!r}")
         return resident_mb(pid) - before
 
 

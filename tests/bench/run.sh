@@ -12,6 +12,7 @@
 #             (tests/e2e/soak.py --help for its length and seed); not part of "all"
 #   router [FLAGS]  the router's own work with a worker that answers at once, beside nginx (router
 #             --help); not part of "all"
+#   idle [FLAGS]  CPU of a cluster without requests (idle --help); not part of "all"
 #   cpu [FLAGS]  the engine beside other engines on the same CPUs, in turn (cpu --help); not part
 #             of "all"
 # Each prints its table; the commands are printed first, so that one can be repeated alone.
@@ -87,15 +88,17 @@ soak() { run python3 tests/e2e/soak.py --seconds 600; }
 # Their tables or their JSON, and nothing else, are on stdout.
 router() { python3 tests/bench/router.py --model "$model" "$@"; }
 
+idle() { python3 tests/bench/idle.py --model "$model" "$@"; }
+
 cpu() { python3 tests/bench/cpu.py --baton "$baton" --model "$model" "$@"; }
 
 case ${1:-all} in
   engine | transfer | serve | faults | soak) "$1" ;;
-  cpu | overload | router) "$@" ;;
+  cpu | overload | router | idle) "$@" ;;
   all) engine; transfer; serve ;;
   *)
     echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, faults, overload," \
-      "soak, router, cpu" >&2
+      "soak, router, idle, cpu" >&2
     exit 2
     ;;
 esac

@@ -110,14 +110,19 @@ class TwoRouters(unittest.TestCase):
             for router in daemons.routers:
                 daemons.wait_workers(router)
             expected = SteadyLoad.expect(daemons.url("r0"), bodies)
-            order = ["r0", "r1"]
-            with SteadyLoad(lambda: [daemons.url(name) for name in order], bodies,
+            # A load balancer asks a router while it is ready, and until it notices that it is not.
+            rotation = ["r0", "r1"]
+            with SteadyLoad(lambda: [daemons.url(name) for name in rotation], bodies,
                             expected) as load:
-                for router in ("r0", "r1"):
+                for router, other in (("r0", "r1"), ("r1", "r0")):
                     load.wait_more(6)
-                    daemons.restart(router)
+                    daemons.terminate(router)
+                    daemons.wait_exit(router)
+                    rotation[:] = [other]
+                    daemons.start(router)
+                    daemons.wait_ready(router)
                     daemons.wait_workers(router)
-                    order.reverse()
+                    rotation[:] = [other, router]
                 load.wait_more(6)
             daemons.wait_blocks_free()
         self.assertEqual(len(load.answered), 2)

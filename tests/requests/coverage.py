@@ -97,9 +97,11 @@ def cannot_start(taken):
     """Routers that must say why they do not start."""
     for listen, keyless in ((taken, "false"), ("0.0.0.0:0", "false"), ("192.0.2.1:1", "true"),
                             ("nobody.invalid:1", "true")):
-        done = subprocess.run([BUILD / "bin" / "baton-router", "--config", "deploy/local.yaml", "--set",
-                               f"router.listen={listen}", "--set", f"router.allow_keyless={keyless}", "--set", f"router.control=tcp://127.0.0.1:{free_port()}"],
-                              cwd=ROOT, capture_output=True, text=True, timeout=60)
+        command = [BUILD / "bin" / "baton-router", "--config", "deploy/local.yaml"]
+        for setting in (f"router.listen={listen}", f"router.allow_keyless={keyless}",
+                        f"router.control=tcp://127.0.0.1:{free_port()}"):
+            command += ["--set", setting]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
         print(f"router.listen={listen}: {done.returncode} {done.stderr.strip()[-120:]}")
 
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/engine/cache_shape.h"
-#include "common/kernels/matmul/matmul.h"
 #include "common/model/architectures.h"
 #include "common/model/packed_store.h"
 #include "common/model/source_type.h"
@@ -96,11 +95,8 @@ std::string text_of(const ProgramNeed& program) {
 }  // namespace
 
 model::WeightPool weight_pool(const EngineOptions& options) {
-  constexpr int kManyRows = 512;  // of a prompt
-  const bool blocks_are_quick = kernels::matmul_takes_codes(options.isa, options.arithmetic,
-                                                            kernels::WeightFormat::kQ8, kManyRows);
-  return options.pool == EngineOptions::Pool::kPrefill && !blocks_are_quick
-             ? model::WeightPool::kPrefill
+  return options.pool == EngineOptions::Pool::kPrefill
+             ? model::prompt_pool(options.isa, options.arithmetic)
              : model::WeightPool::kDecode;
 }
 

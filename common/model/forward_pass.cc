@@ -351,8 +351,9 @@ bool ForwardPass::attend_part(const AttentionItem& item, const kernels::Attentio
                               std::byte* scratch) {
   const AttentionMerge& merge = rank_.merges[static_cast<size_t>(item.merge)];
   float* parts = rank_.merge_parts.data() + merge.parts;
-  kernels::attention_part(isa_, params, item.row_begin, item.row_end,
-                          {item.split_begin, item.split_end}, parts, scratch);
+  kernels::attention_part(isa_, params,
+                          {item.row_begin, item.row_end, {item.split_begin, item.split_end}}, parts,
+                          scratch);
   // Release what was written here, acquire what others wrote.
   const std::atomic_ref<int> done(rank_.merge_counts.data()[item.merge]);
   if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == merge.items) {

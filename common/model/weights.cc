@@ -72,6 +72,13 @@ RankColumns columns_of(const ModelDescription& d, const SegmentPlan& plan, int r
 
 }  // namespace
 
+WeightPool prompt_pool(device::Isa isa, kernels::Arithmetic arithmetic) {
+  constexpr int kManyRows = 512;
+  const bool blocks_are_quick =
+      kernels::matmul_takes_codes(isa, arithmetic, kernels::WeightFormat::kQ8, kManyRows);
+  return blocks_are_quick ? WeightPool::kDecode : WeightPool::kPrefill;
+}
+
 std::string packed_variant(WeightPool pool, const SegmentPlan& plan) {
   return std::string(pool == WeightPool::kPrefill ? "prefill" : "decode") + "-t" +
          std::to_string(plan.ranks()) + "s" + std::to_string(plan.segments());

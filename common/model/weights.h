@@ -33,6 +33,10 @@ enum class WeightPool : uint8_t {
   kDecode,   // the file's blocks: reads least (bf16 panels for F32, F16 and BF16)
 };
 
+// The form that prompts are computed from: bf16 panels, but where the fast arithmetic is quicker on
+// the file's blocks, these.
+WeightPool prompt_pool(device::Isa isa, kernels::Arithmetic arithmetic);
+
 // What tells apart the packed files of one model: "decode-t1s1" of one rank and one segment.
 std::string packed_variant(WeightPool pool, const SegmentPlan& plan);
 

@@ -92,15 +92,15 @@ void attention_with(const AttentionTile& tile, const AttentionParams& params, in
   }
 }
 
-void attention_part(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
-                    SplitRange splits, float* parts, std::byte* scratch) {
-  check(params, row_end);
-  const PairRange pairs = pairs_of(params, row_begin, row_end);
+void attention_part(device::Isa isa, const AttentionParams& params, const AttentionPart& part,
+                    float* parts, std::byte* scratch) {
+  check(params, part.row_end);
+  const PairRange pairs = pairs_of(params, part.row_begin, part.row_end);
   AttentionScratch s;
   place_work(scratch, params.kv.head_dim, s);
-  place_parts(parts, params.kv.head_dim, pairs.end - pairs.begin, params.first_position + row_end,
-              s);
-  tile_of(isa, params.arithmetic).splits(params, pairs, splits, s);
+  place_parts(parts, params.kv.head_dim, pairs.end - pairs.begin,
+              params.first_position + part.row_end, s);
+  tile_of(isa, params.arithmetic).splits(params, pairs, part.splits, s);
 }
 
 void attention_merge(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,

@@ -76,7 +76,7 @@ void attention(device::Isa isa, const AttentionParams& params, int row_begin, in
 size_t attention_scratch_bytes(device::Isa isa, int head_dim, int context);
 
 // A long context in several work items: attention_part() leaves in `parts` what the splits of
-// `splits` give, of which the rows may see none; when all splits of [0, attention_splits(context))
+// the part give, of which the rows may see none; when all splits of [0, attention_splits(context))
 // are there, attention_merge() makes the output of attention(), bit for bit, whatever the items.
 // (row_end - row_begin) * query heads is `pairs`, at most kTilePairs, and `context` as for the
 // scratch; scratch: attention_scratch_bytes(isa, head_dim, 0). All memory 64-byte aligned.
@@ -84,8 +84,13 @@ struct SplitRange {
   int begin = 0;
   int end = 0;
 };
-void attention_part(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
-                    SplitRange splits, float* parts, std::byte* scratch);
+struct AttentionPart {
+  int row_begin = 0;
+  int row_end = 0;
+  SplitRange splits;
+};
+void attention_part(device::Isa isa, const AttentionParams& params, const AttentionPart& part,
+                    float* parts, std::byte* scratch);
 void attention_merge(device::Isa isa, const AttentionParams& params, int row_begin, int row_end,
                      float* parts);
 // Floats of `parts`; a multiple of 16.

@@ -105,8 +105,9 @@ TEST_P(AttentionTest, PartsGiveTheSameBits) {
         const Scratch memory(size * sizeof(float));
         auto* parts = reinterpret_cast<float*>(memory.data());
         for (int i = items - 1; i >= 0; --i) {
-          attention_part(GetParam(), p, begin, end, {splits * i / items, splits * (i + 1) / items},
-                         parts, scratch);
+          attention_part(GetParam(), p,
+                         {begin, end, {splits * i / items, splits * (i + 1) / items}}, parts,
+                         scratch);
         }
         attention_merge(GetParam(), p, begin, end, parts);
       };

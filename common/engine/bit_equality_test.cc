@@ -1,11 +1,15 @@
 // The same logits, bit for bit, however a request is computed (docs/numerics.md).
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <atomic>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <tuple>
 
+#include "common/base/random.h"
 #include "common/engine/engine_test_support.h"
 
 namespace baton::engine {
@@ -103,6 +107,50 @@ TEST_P(BitEqualityTest, AtEveryBlockSize) {
     fast.block_tokens = block_tokens;
     EXPECT_TRUE(same_bits(expected, trace_of(fast)));
   }
+}
+
+// The CPUs of an idle worker take part, and leave when it wakes up, at any moment.
+TEST_P(BitEqualityTest, HoweverManyThreadsTakePart) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  int first = 0, last = CPU_SETSIZE - 1;
+  for (; !CPU_ISSET(first, &allowed); ++first) {
+  }
+  for (; !CPU_ISSET(last, &allowed); --last) {
+  }
+  device::StepTable steps = device::StepTable::create().value();
+  constexpr int kOwner = 1;
+  EngineSetup fast = setup();
+  fast.isa = device::available_isas().back();
+  EngineOptions options = options_of(fast);
+  options.team = {.cpus = {{first}},
+                  .wait = device::WaitPolicy::kSpin,
+                  .steps = &steps,
+                  .borrowed = {{.cpu = last, .idle = {kOwner}}}};
+  const std::unique_ptr<Engine> engine = Engine::create(options).value();
+  Request request = request_for(*engine);
+  const Trace expected = trace_of(fast);
+
+  std::atomic<bool> stop{false};
+  std::jthread owner([&] {
+    SeededRandom random(5);
+    while (!stop) {
+      steps.begin(kOwner);
+      std::this_thread::sleep_for(random.next() % 200 * 1us);
+      steps.forget(kOwner);
+      std::this_thread::sleep_for(random.next() % 500 * 1us);
+    }
+  });
+  double borrowed = 0;
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  for (int i = 0; i < 4 || (borrowed == 0 && std::chrono::steady_clock::now() < until); ++i) {
+    request.chunk = i % 2 == 0 ? 1024 : 17;
+    const Trace trace = Driver(*engine).run(request);
+    EXPECT_TRUE(same_bits(expected, trace));
+    borrowed += trace.borrowed_seconds;
+  }
+  stop = true;
+  EXPECT_GT(borrowed, 0);
 }
 
 class BitEqualityOfBatchTest : public ::testing::TestWithParam<const char*> {

@@ -136,7 +136,7 @@ Status Engine::State::load() {
       model::Forward::Options{.isa = options.isa,
                               .arithmetic = options.arithmetic,
                               .max_batch_tokens = options.max_batch_tokens,
-                              .threads = team->threads_per_rank()});
+                              .threads = team->threads_per_rank() + team->guests()});
   step = std::make_unique<Step>(description.vocab);
   buffers.resize(static_cast<size_t>(team->ranks() * team->threads_per_rank()));
   return Status();
@@ -158,6 +158,7 @@ void Engine::State::set_hooks() {
     const auto index = static_cast<size_t>(thread.rank * thread.threads + thread.thread);
     step->take_logits(thread, chunk, buffers[index]);
   };
+  team->set_guest_step([this](device::TeamThread& guest) { forward->run(guest, hooks); });
 }
 
 void Engine::State::run_step(device::TeamThread& thread) {
@@ -169,6 +170,7 @@ void Engine::State::run_step(device::TeamThread& thread) {
 void Engine::State::finish_step() {
   StepOutput output = step->finish();
   output.seconds = to_seconds(clock.now() - started);
+  output.borrowed_seconds = team->borrowed_seconds();
   output.first_layer_seconds = to_seconds(first_layer_done - started);
   // `done` may submit the next step, which sets the member anew.
   const std::function<void(StepOutput)> callback = std::exchange(done, nullptr);
@@ -177,11 +179,12 @@ void Engine::State::finish_step() {
 
 void Engine::submit(std::unique_ptr<BatchPlan> plan, std::function<void(StepOutput)> done) {
   State& s = *state_;
+  s.team->announce();
   s.forward->prepare(s.step->begin(std::move(plan)));
   s.done = std::move(done);
   s.started = s.clock.now();
-  s.team->start([&s](device::TeamThread& thread) { s.run_step(thread); },
-                [&s] { s.finish_step(); });
+  s.team->start_with_guests([&s](device::TeamThread& thread) { s.run_step(thread); },
+                            [&s] { s.finish_step(); });
 }
 
 StepOutput Engine::run(std::unique_ptr<BatchPlan> plan) {
@@ -236,6 +239,7 @@ size_t Engine::weight_bytes(int rank) const { return state_->weights->rank(rank)
 size_t Engine::replicated_weight_bytes(int rank) const {
   return state_->weights->rank(rank).replicated_bytes;
 }
+int Engine::threads() const { return state_->team->ranks() * state_->team->threads_per_rank(); }
 uint64_t Engine::progress() const { return state_->team->progress(); }
 void Engine::set_kv_written(KvWritten callback) { state_->kv_written = std::move(callback); }
 

@@ -89,6 +89,7 @@ struct StepOutput {
   std::unique_ptr<BatchPlan> plan;        // handed back
   double seconds = 0;                     // of the step on the compute threads
   double first_layer_seconds = 0;
+  double borrowed_seconds = 0;  // of other workers' CPUs, together
 };
 
 struct EngineOptions {
@@ -138,6 +139,7 @@ class Engine {
   const kv_cache::KvPool& pool(int rank) const;
   size_t weight_bytes(int rank) const;             // resident, of that rank
   size_t replicated_weight_bytes(int rank) const;  // of these, what every rank holds
+  int threads() const;                             // of its own, all ranks together
   uint64_t progress() const;                       // moves with every layer of a running step
 
   void set_kv_written(KvWritten callback);  // before the first step

@@ -97,6 +97,7 @@ std::vector<Trace> Driver::run(const std::vector<Request>& requests) {
     }
     StepOutput output = engine_.run(std::move(batch));
     for (size_t i = 0; i < planned.size(); ++i) {
+      planned[i]->trace->borrowed_seconds += output.borrowed_seconds;
       take(*planned[i], static_cast<int>(output.plan->sequences[i].tokens.size()),
            output.sequences[i]);
     }

@@ -55,7 +55,8 @@ struct Request {
 struct Trace {
   std::vector<TokenId> tokens;
   std::vector<std::vector<float>> logits;
-  int computed_tokens = 0;  // fed to the engine, all steps together
+  int computed_tokens = 0;      // fed to the engine, all steps together
+  double borrowed_seconds = 0;  // of the steps that it took part in
 };
 
 class Driver {

@@ -29,6 +29,7 @@ constexpr int kMaxRowTile = 576;  // x then stays in the L2 cache: 663 KB at a h
 // Up to so many rows one thread makes a norm of all sooner than a barrier lets all threads share
 // it.
 constexpr int kFewRows = 16;
+constexpr int kMaxRowGrain = 16;                     // rows of an item where each is small work
 constexpr size_t kMaxTileBytes = size_t{160} << 10;  // of results that a thread keeps to itself
 
 // Slots of the thread's scratch.
@@ -77,30 +78,46 @@ ForwardPass::ForwardPass(const ForwardState& state, device::TeamThread& thread,
       rank_(state.ranks[static_cast<size_t>(thread.rank)]),
       isa_(state.options.isa),
       rows_(state.rows()),
-      few_rows_(rows_ <= kFewRows) {}
+      few_rows_(rows_ <= kFewRows),
+      logits_rows_(static_cast<int>(state.logits_rows.size())) {}
+
+template <typename Body>
+void ForwardPass::region(Meet meet, const Body& body) {
+  // The counters go round: the one that is cleared here was used four regions ago and will be again
+  // in four, with barriers between, so clearing needs none of its own.
+  if (thread_.thread == 0) {
+    thread_.reset_counter((region_ + kCounters / 2) % kCounters);
+  }
+  if (thread_.present()) {
+    body();
+  }
+  if (meet == Meet::kRank) {
+    thread_.rank_barrier();
+  } else {
+    thread_.team_barrier();
+  }
+  ++region_;
+}
 
 template <typename Body>
 void ForwardPass::share_out(int n, const Body& body) {
-  // The counters go round: the one that is cleared here was used four phases ago and will be again
-  // in four, with barriers between, so clearing needs none of its own.
-  constexpr int kCounters = device::TeamThread::kCounters;
-  if (thread_.thread == 0) {
-    thread_.reset_counter((phase_ + kCounters / 2) % kCounters);
-  }
-  const int counter = phase_ % kCounters;
-  ++phase_;
+  const int counter = region_ % kCounters;
   for (int i = 0; (i = thread_.next(counter, n)) < n;) {
     body(i);
   }
 }
 
+template <typename Body>
+void ForwardPass::share_out_rows(const Range& rows, const Body& body) {
+  const int n = rows.count();
+  const int grain = std::clamp(n / (kItemsPerThread * thread_.lanes), 1, kMaxRowGrain);
+  share_out(ceil_div(n, grain), [&](int item) {
+    const int begin = rows.begin + item * grain;
+    body(begin, std::min(begin + grain, rows.end));
+  });
+}
+
 void ForwardPass::run() {
-  if (thread_.thread == 0) {
-    for (int counter = 0; counter < device::TeamThread::kCounters; ++counter) {
-      thread_.reset_counter(counter);
-    }
-  }
-  embed();
   for (int layer = 0; layer < model_.layers; ++layer) {
     attention_half(layer);
     ffn_half(layer);
@@ -111,10 +128,8 @@ void ForwardPass::run() {
   head();
 }
 
-void ForwardPass::embed() {
-  const Range mine = share(rows_, thread_.rank * thread_.threads + thread_.thread,
-                           thread_.ranks * thread_.threads);
-  for (int row = mine.begin; row < mine.end; ++row) {
+void ForwardPass::embed(int begin, int end) {
+  for (int row = begin; row < end; ++row) {
     s_.weights.embed(s_.tokens[row], s_.residual.data() + size_t(row) * model_.hidden);
   }
 }
@@ -190,51 +205,52 @@ void ForwardPass::norm_rows(const Norm& norm, int begin, int end) {
   code(normed_rows().at(begin, 0), end - begin, model_.hidden);
 }
 
-void ForwardPass::norm(const Norm& norm) {
-  const Range mine = share(rows_, thread_.rank * thread_.threads + thread_.thread,
-                           thread_.ranks * thread_.threads);
-  if (!mine.empty()) {
-    norm_rows(norm, mine.begin, mine.end);
-  }
-  thread_.team_barrier();
+void ForwardPass::norm(const Norm& norm, bool first) {
+  share_out_rows(share(rows_, thread_.rank, thread_.ranks), [&](int begin, int end) {
+    if (first) {
+      embed(begin, end);
+    }
+    norm_rows(norm, begin, end);
+  });
 }
 
 void ForwardPass::attention_half(int layer) {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
   const LayerVectors& v = s_.weights.vectors(layer);
   if (layer == 0 || !few_rows_) {
-    // What the layer before left in `parts` is added here; the rows are those that this thread
-    // embedded, so the first layer needs no barrier before it.
-    norm(after_ffn(layer - 1, v.attn_norm));
+    // What the layer before left in `parts` is added here.
+    region(Meet::kTeam, [&] { norm(after_ffn(layer - 1, v.attn_norm), layer == 0); });
   }
   qkv(layer);
-  thread_.rank_barrier();
   if (hooks_.kv_written && thread_.thread == 0) {
     hooks_.kv_written(thread_.rank, layer);
   }
-  attend(layer);
-  thread_.rank_barrier();
-  const Norm after = {.parts = s_.attention_parts,
-                      .part_weight = data_or_null(v.attn_post_norm),
-                      .weight = v.ffn_norm.data()};
-  row_product(w.attn_output, attention_rows(), &after);
-  thread_.team_barrier();
+  region(Meet::kRank, [&] { attend(layer); });
+  const auto after = [&]() -> Norm {
+    return {.parts = s_.attention_parts,
+            .part_weight = data_or_null(v.attn_post_norm),
+            .weight = v.ffn_norm.data()};
+  };
+  region(Meet::kTeam, [&] {
+    const Norm next = after();
+    row_product(w.attn_output, attention_rows(), &next);
+  });
   if (!few_rows_) {
-    norm(after);
+    region(Meet::kTeam, [&] { norm(after(), false); });
   }
 }
 
 void ForwardPass::ffn_half(int layer) {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  gate_up(w.gate_up);
-  thread_.rank_barrier();
-  if (layer + 1 < model_.layers) {
-    const Norm after = after_ffn(layer, s_.weights.vectors(layer + 1).attn_norm);
-    row_product(w.ffn_down, ffn_rows(), &after);
-  } else {
-    row_product(w.ffn_down, ffn_rows(), nullptr);  // head() makes the norm of the rows it wants
-  }
-  thread_.team_barrier();
+  region(Meet::kRank, [&] { gate_up(w.gate_up); });
+  region(Meet::kTeam, [&] {
+    if (layer + 1 < model_.layers) {
+      const Norm next = after_ffn(layer, s_.weights.vectors(layer + 1).attn_norm);
+      row_product(w.ffn_down, ffn_rows(), &next);
+    } else {
+      row_product(w.ffn_down, ffn_rows(), nullptr);  // head() makes the norm of the rows it wants
+    }
+  });
 }
 
 kernels::KvLayerView ForwardPass::kv_view(int layer) const {
@@ -271,26 +287,33 @@ kernels::QkvParams ForwardPass::qkv_params(int layer) const {
 
 void ForwardPass::qkv(int layer) {
   const Projection& projection = weights_.layers[static_cast<size_t>(layer)].qkv;
-  const Rows all = {
-      .x = normed_rows(), .count = rows_, .y = rank_.qkv.data(), .y_stride = projection.columns};
-  kernels::QkvParams params = qkv_params(layer);
-  if (model_.head_dim % kernels::kPanelRows != 0) {  // heads share panels
-    column_product(projection, all);
-    thread_.rank_barrier();
-    const Range mine = share(rows_, thread_.thread, thread_.threads);
-    if (!mine.empty()) {
-      kernels::rope_and_store(isa_, params, mine.begin, mine.end);
-    }
+  if (model_.head_dim % kernels::kPanelRows == 0) {
+    region(Meet::kRank, [&] { qkv_by_heads(projection, qkv_params(layer)); });
     return;
   }
-  // Heads fill whole panels, so those of q, k and v follow each other: an item is some of them.
+  // Heads share panels.
+  region(Meet::kRank, [&] { column_product(projection, qkv_rows(projection)); });
+  region(Meet::kRank, [&] {
+    const kernels::QkvParams params = qkv_params(layer);
+    share_out_rows({0, rows_},
+                   [&](int begin, int end) { kernels::rope_and_store(isa_, params, begin, end); });
+  });
+}
+
+ForwardPass::Rows ForwardPass::qkv_rows(const Projection& projection) const {
+  return {
+      .x = normed_rows(), .count = rows_, .y = rank_.qkv.data(), .y_stride = projection.columns};
+}
+
+// Heads fill whole panels, so those of q, k and v follow each other: an item is some of them.
+void ForwardPass::qkv_by_heads(const Projection& projection, kernels::QkvParams params) {
+  const Rows all = qkv_rows(projection);
   const int head_panels = model_.head_dim / kernels::kPanelRows;
   const int heads = params.q_heads + 2 * params.kv.kv_heads;
   const kernels::PackedMatrix& first = projection.parts.front().weights;
   const int grain = ceil_div(
       kernels::matmul_panel_grain(isa_, first.format(), rows_, first.padded_k()), head_panels);
-  const Tiling t =
-      tiling(rows_, heads, heads / grain < thread_.threads ? 1 : grain, thread_.threads);
+  const Tiling t = tiling(rows_, heads, heads / grain < thread_.lanes ? 1 : grain, thread_.lanes);
   share_out(t.items(), [&](int item) {
     const int row = item / t.groups * t.tile;
     const int count = std::min(t.tile, rows_ - row);
@@ -394,7 +417,7 @@ void ForwardPass::column_product(const Projection& projection, const Rows& rows)
   const Tiling t =
       tiling(rows.count, projection.panels,
              kernels::matmul_panel_grain(isa_, first.format(), rows.count, first.padded_k()),
-             thread_.threads);
+             thread_.lanes);
   share_out(t.items(), [&](int item) {
     const int row = item / t.groups * t.tile;
     const int begin = item % t.groups * t.grain;
@@ -415,7 +438,7 @@ void ForwardPass::row_product(std::span<const SegmentMatrix> segments, const Ope
   const auto count = static_cast<int>(segments.size());
   Tiling t = tiling(rows_, panels,
                     kernels::matmul_panel_grain(isa_, first.format(), rows_, first.padded_k()),
-                    ceil_div(thread_.threads, count));
+                    ceil_div(thread_.lanes, count));
   share_out(t.items() * count, [&](int item) {
     const int row = item / (t.groups * count) * t.tile;
     const SegmentMatrix& segment = segments[static_cast<size_t>(item / t.groups % count)];
@@ -465,7 +488,7 @@ void ForwardPass::gate_up(const Projection& projection) {
   const int grain = kernels::matmul_panel_grain(isa_, first.format(), rows_, first.padded_k());
   const size_t row_bytes = 2 * sizeof(float) * kernels::kPanelRows * static_cast<size_t>(grain);
   const int max_tile = std::max(1, static_cast<int>(kMaxTileBytes / row_bytes / 32 * 32));
-  const Tiling t = tiling(rows_, panels, grain, thread_.threads, std::min(max_tile, kMaxRowTile));
+  const Tiling t = tiling(rows_, panels, grain, thread_.lanes, std::min(max_tile, kMaxRowTile));
   const int stride = t.grain * kernels::kPanelRows;
   const size_t size = size_t(t.tile) * stride;
   // One thread makes the same columns of gate and up, so their product needs neither a barrier nor
@@ -507,41 +530,50 @@ void ForwardPass::gate_up(const Projection& projection) {
 }
 
 void ForwardPass::head() {
-  const auto count = static_cast<int>(s_.logits_rows.size());
+  const int count = logits_rows_;
   if (count == 0) {
     return;
   }
   const auto width = static_cast<size_t>(s_.hidden_bf16_stride);
-  const Range mine = share(count, thread_.rank * thread_.threads + thread_.thread,
-                           thread_.ranks * thread_.threads);
-  const kernels::ResidualNormParams params =
-      norm_params(after_ffn(model_.layers - 1, s_.weights.output_norm()));
-  const Operand rows = operand(s_.head_x, s_.hidden_bf16_stride, s_.head_codes, count);
-  for (int i = mine.begin; i < mine.end; ++i) {
-    const int row = s_.logits_rows[static_cast<size_t>(i)];
-    kernels::residual_norm(isa_, params, row, row + 1);
-    std::memcpy(s_.head_x.data() + size_t(i) * width, s_.x.data() + size_t(row) * width,
-                width * sizeof(uint16_t));
-    code(rows.at(i, 0), 1, model_.hidden);
-  }
-  thread_.team_barrier();
+  const auto head_rows = [&] {
+    return operand(s_.head_x, s_.hidden_bf16_stride, s_.head_codes, count);
+  };
+  region(Meet::kTeam, [&] {
+    const kernels::ResidualNormParams params =
+        norm_params(after_ffn(model_.layers - 1, s_.weights.output_norm()));
+    const Operand rows = head_rows();
+    share_out_rows(share(count, thread_.rank, thread_.ranks), [&](int begin, int end) {
+      for (int i = begin; i < end; ++i) {
+        const int row = s_.logits_rows[static_cast<size_t>(i)];
+        kernels::residual_norm(isa_, params, row, row + 1);
+        std::memcpy(s_.head_x.data() + size_t(i) * width, s_.x.data() + size_t(row) * width,
+                    width * sizeof(uint16_t));
+        code(rows.at(i, 0), 1, model_.hidden);
+      }
+    });
+  });
   for (int first = 0; first < count; first += s_.max_logits_rows) {
-    const LogitsChunk chunk = {.first = first,
-                               .rows = std::min(s_.max_logits_rows, count - first),
-                               .logits = s_.logits.data(),
-                               .stride = s_.logits_stride};
-    column_product(weights_.head, {.x = rows.at(first, 0),
-                                   .count = chunk.rows,
-                                   .y = chunk.logits + weights_.columns.vocab.begin,
-                                   .y_stride = chunk.stride});
-    thread_.team_barrier();
-    if (hooks_.logits) {
-      hooks_.logits(thread_, chunk);
+    if (first > 0) {
+      region(Meet::kTeam, [] {});  // nobody reads the rows before any more
     }
-    if (first + s_.max_logits_rows < count) {
-      thread_.team_barrier();
+    region(Meet::kTeam, [&] {
+      const LogitsChunk chunk = logits_chunk(first);
+      column_product(weights_.head, {.x = head_rows().at(first, 0),
+                                     .count = chunk.rows,
+                                     .y = chunk.logits + weights_.columns.vocab.begin,
+                                     .y_stride = chunk.stride});
+    });
+    if (hooks_.logits && !thread_.guest) {
+      hooks_.logits(thread_, logits_chunk(first));
     }
   }
+}
+
+LogitsChunk ForwardPass::logits_chunk(int first) const {
+  return {.first = first,
+          .rows = std::min(s_.max_logits_rows, logits_rows_ - first),
+          .logits = s_.logits.data(),
+          .stride = s_.logits_stride};
 }
 
 }  // namespace baton::model

@@ -1,0 +1,151 @@
+#include "common/device/step_table.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace baton::device {
+namespace {
+
+constexpr uint64_t kMagic = 0x3153504554534E42;  // "BNSTEPS1"
+constexpr size_t kCacheLine = 64;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+struct alignas(kCacheLine) Slot {
+  std::atomic<uint32_t> running;
+  std::atomic<int64_t> ended_ns;  // of the steady clock, which all processes share; 0: never
+};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+Status failed(const std::string& what, int error) {
+  return internal_error("the table of running steps: " + what + ": " +
+                        std::generic_category().message(error));
+}
+
+Status is_none(const std::string& path) {
+  return invalid_argument(path + " is not a table of running steps");
+}
+
+}  // namespace
+
+struct StepTable::Layout {
+  uint64_t magic;
+  std::array<Slot, kMaxSlots> lines;
+};
+
+namespace {
+
+constexpr size_t kBytes = 64 + kCacheLine * StepTable::kMaxSlots;
+
+void* map(int fd) {
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+}  // namespace
+
+Result<StepTable> StepTable::create() {
+  static_assert(sizeof(Layout) == kBytes);
+  const int fd = memfd_create("baton-steps", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) {
+    return failed("memfd_create", errno);
+  }
+  StepTable table(nullptr, fd);
+  if (ftruncate(fd, kBytes) != 0 || fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
+    return failed("memfd", errno);
+  }
+  table.layout_ = static_cast<Layout*>(map(fd));
+  if (table.layout_ == nullptr) {
+    return failed("mmap", errno);
+  }
+  table.layout_->magic = kMagic;
+  return table;
+}
+
+Result<StepTable> StepTable::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    return not_found("cannot open the table of running steps " + path + ": " +
+                     std::generic_category().message(errno));
+  }
+  struct stat file = {};
+  const bool fits = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+                    file.st_size == static_cast<off_t>(kBytes) &&
+                    (fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) != 0 && fcntl(fd, F_GET_SEALS) != -1;
+  auto* layout = fits ? static_cast<Layout*>(map(fd)) : nullptr;
+  close(fd);
+  if (layout == nullptr) {
+    return is_none(path);
+  }
+  StepTable table(layout, -1);
+  return layout->magic == kMagic ? Result<StepTable>(std::move(table)) : is_none(path);
+}
+
+StepTable::StepTable(StepTable&& other) noexcept
+    : layout_(std::exchange(other.layout_, nullptr)), fd_(std::exchange(other.fd_, -1)) {}
+
+StepTable& StepTable::operator=(StepTable&& other) noexcept {
+  if (this != &other) {
+    release();
+    layout_ = std::exchange(other.layout_, nullptr);
+    fd_ = std::exchange(other.fd_, -1);
+  }
+  return *this;
+}
+
+StepTable::~StepTable() { release(); }
+
+void StepTable::release() {
+  if (layout_ != nullptr) {
+    munmap(layout_, kBytes);
+  }
+  if (fd_ >= 0) {
+    close(fd_);
+  }
+}
+
+// Sequential consistency: "I begin" must be out before the owner's threads look for the CPU.
+void StepTable::begin(int slot) {
+  BATON_CHECK(slot >= 0 && slot < kMaxSlots, "a slot of the table");
+  layout_->lines[static_cast<size_t>(slot)].running.store(1, std::memory_order_seq_cst);
+}
+
+void StepTable::end(int slot, TimePoint now) {
+  BATON_CHECK(slot >= 0 && slot < kMaxSlots, "a slot of the table");
+  Slot& line = layout_->lines[static_cast<size_t>(slot)];
+  line.ended_ns.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  line.running.store(0, std::memory_order_release);  // whoever sees it sees the time, too
+}
+
+void StepTable::forget(int slot) {
+  BATON_CHECK(slot >= 0 && slot < kMaxSlots, "a slot of the table");
+  Slot& line = layout_->lines[static_cast<size_t>(slot)];
+  line.ended_ns.store(0, std::memory_order_relaxed);
+  line.running.store(0, std::memory_order_release);
+}
+
+bool StepTable::running(int slot) const {
+  return layout_->lines[static_cast<size_t>(slot)].running.load(std::memory_order_acquire) != 0;
+}
+
+bool StepTable::idle(int slot, Duration quiet, TimePoint now) const {
+  if (running(slot)) {
+    return false;
+  }
+  const int64_t ended =
+      layout_->lines[static_cast<size_t>(slot)].ended_ns.load(std::memory_order_relaxed);
+  const int64_t at = now.time_since_epoch().count();
+  // Compared without a difference, which could overflow: the words may hold anything.
+  return ended == 0 || (ended <= at && ended <= at - quiet.count());
+}
+
+}  // namespace baton::device

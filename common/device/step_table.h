@@ -1,0 +1,56 @@
+#pragma once
+
+// Which workers of one machine run a step at this moment: a small table in memory that `baton up`
+// makes and the workers that it starts share. Each worker writes one line of it, its own, and reads
+// those of others before it uses their CPUs (compute_team.h). There is no lock in it. A worker that
+// is killed in a step leaves its line marked; who notices the death clears it with forget(), and
+// until then nobody uses that worker's CPUs.
+//
+// The memory is a sealed memfd: nobody can shorten it under a reader. Whatever its words hold, a
+// reader only ever takes a worker for busy or for idle.
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+
+namespace baton::device {
+
+class StepTable final {
+ public:
+  static constexpr int kMaxSlots = 64;
+
+  // kInternal if the system refuses.
+  static Result<StepTable> create();
+  // The table behind a path such as /proc/17/fd/5. kNotFound, kInvalidArgument: not such a table.
+  static Result<StepTable> open(const std::string& path);
+
+  StepTable(StepTable&& other) noexcept;
+  StepTable& operator=(StepTable&& other) noexcept;
+  StepTable(const StepTable&) = delete;
+  StepTable& operator=(const StepTable&) = delete;
+  ~StepTable();
+
+  int fd() const { return fd_; }  // close-on-exec; -1 of an opened table
+
+  // For the owner of a slot, 0..kMaxSlots-1: its step begins or has ended. Both may be repeated.
+  void begin(int slot);
+  void end(int slot, TimePoint now);
+  // The owner of the slot is gone.
+  void forget(int slot);
+
+  bool running(int slot) const;
+  // No step runs, and none has run for `quiet`. Of a slot that has never had a step: true.
+  bool idle(int slot, Duration quiet, TimePoint now) const;
+
+ private:
+  struct Layout;
+  StepTable(Layout* layout, int fd) : layout_(layout), fd_(fd) {}
+  void release();
+
+  Layout* layout_ = nullptr;
+  int fd_ = -1;
+};
+
+}  // namespace baton::device

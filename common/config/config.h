@@ -81,6 +81,8 @@ struct Workers {
   Duration heartbeat = 200ms;  // to every router
   Duration drain = 30s;
   bool share_machine = true;  // false: each has a machine or container of its own
+  // auto, off, or the table in which workers of one machine say when they compute
+  std::string lend_cpus = "auto";
 };
 
 struct Worker {

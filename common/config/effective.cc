@@ -302,6 +302,58 @@ Result<WorkerCpus> effective_cpus(const Config& config, const Worker& worker,
   return out;
 }
 
+std::optional<int> lending_slot(const Config& config, std::string_view name) {
+  constexpr int kSlots = 64;  // of the table
+  const std::vector<const Worker*> workers = in_cpu_order(config);
+  const auto at = std::ranges::find(workers, name, &Worker::name);
+  const auto slot = static_cast<int>(at - workers.begin());
+  return at == workers.end() || slot >= kSlots ? std::nullopt : std::optional(slot);
+}
+
+Result<CpuLending> effective_lending(const Config& config, const Worker& worker,
+                                     const Machine& machine) {
+  const std::string& table = config.workers.lend_cpus;
+  const std::optional<int> own = lending_slot(config, worker.name);
+  CpuLending out;
+  if (table == "auto" || table == "off" || !own || !config.workers.share_machine) {
+    return out;
+  }
+  out.table = table;
+  out.slot = *own;
+  const std::vector<const Worker*> workers = in_cpu_order(config);
+  std::vector<WorkerCpus> cpus;
+  for (const Worker* each : workers) {
+    BATON_ASSIGN_OR_RETURN(WorkerCpus theirs, effective_cpus(config, *each, machine));
+    cpus.push_back(std::move(theirs));
+  }
+  const auto slots = static_cast<int>(workers.size());
+  const auto lends = [&](int slot) {
+    return workers[static_cast<size_t>(slot)]->cpus == "auto" &&
+           !cpus[static_cast<size_t>(slot)].shared;
+  };
+  const auto borrows = [&](int slot) {
+    const Worker& each = *workers[static_cast<size_t>(slot)];
+    return lends(slot) && each.tensor_parallel == 1 &&
+           effective_spinning(each, cpus[static_cast<size_t>(slot)]);
+  };
+  for (int lender = 0; lender < slots && borrows(*own); ++lender) {
+    if (lender == *own || !lends(lender) || !lending_slot(config, workers[lender]->name)) {
+      continue;
+    }
+    LentCpu lent{.cpu = 0, .idle = {lender}};
+    for (int first = 0; first < *own; ++first) {
+      if (first != lender && borrows(first)) {
+        lent.idle.push_back(first);
+      }
+    }
+    for (const int cpu : cpus[static_cast<size_t>(lender)].cpus) {
+      lent.cpu = cpu;
+      out.borrowed.push_back(lent);
+    }
+  }
+  return out;
+}
+
 uint64_t effective_kv_cache_bytes(const Config& config, const Worker& worker,
                                   const Machine& machine, uint64_t bytes_per_block) {
   switch (worker.kv_cache.unit) {

@@ -3,6 +3,7 @@
 // What "auto" means on this machine. The rules are documented in docs/operations.md.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,30 @@ struct WorkerCpus {
 // CPU outside the mask is refused by name.
 Result<WorkerCpus> effective_cpus(const Config& config, const Worker& worker,
                                   const Machine& machine);
+
+// A CPU of another worker, which may be used while no worker in any of the slots `idle` computes.
+struct LentCpu {
+  int cpu = 0;
+  std::vector<int> idle;
+};
+
+// Where a worker says when it computes, and what it borrows meanwhile.
+struct CpuLending {
+  std::string table;  // path; empty: it has none
+  int slot = 0;       // its line of the table
+  std::vector<LentCpu> borrowed;
+};
+
+// A worker borrows the CPUs of others of the file if `baton up` made a table for them
+// (workers.lend_cpus), its own are its alone and chosen by `auto`, it spins, and it has one rank.
+// Those lend whose CPUs are theirs alone and chosen by `auto`. Of several that may borrow from one
+// worker, only the first in the order of effective_cpus() that computes does.
+Result<CpuLending> effective_lending(const Config& config, const Worker& worker,
+                                     const Machine& machine);
+
+// The line of a worker in that table: its place in the order of effective_cpus(); nothing for a
+// worker that has none.
+std::optional<int> lending_slot(const Config& config, std::string_view name);
 
 // Bytes of the KV pool for `kv_cache: auto`: a sixteenth of the memory, divided by the number of
 // workers in the file that share the machine, at least 64 MiB. Bytes as given otherwise; for blocks

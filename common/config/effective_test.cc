@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -103,6 +104,69 @@ TEST(EffectiveTest, SharesWhenEveryCpuIsNamed) {
   const auto d0 = effective_cpus(config, config.decode[0], machine);
   EXPECT_THAT(d0->cpus, ElementsAre(0, 1));
   EXPECT_TRUE(d0->shared);
+}
+
+class LendingTest : public ::testing::Test {
+ protected:
+  // "cpu:slots that must be idle" of each borrowed CPU.
+  static std::string borrowed(Config config, const std::string& name, const Machine& machine,
+                              const std::string& table = "/proc/7/fd/5") {
+    config.workers.lend_cpus = table;
+    const std::vector<Worker>& list = name[0] == 'p' ? config.prefill : config.decode;
+    const auto worker = std::ranges::find(list, name, &Worker::name);
+    const CpuLending lending = effective_lending(config, *worker, machine).value();
+    std::string out = lending.table.empty() ? "no table" : std::to_string(lending.slot);
+    for (const LentCpu& lent : lending.borrowed) {
+      out += " " + std::to_string(lent.cpu) + ":";
+      for (const int slot : lent.idle) {
+        out += std::to_string(slot);
+      }
+    }
+    return out;
+  }
+  const Machine machine_{{0, 1, 2, 3}, 0, 1ull << 30};
+};
+
+TEST_F(LendingTest, EachBorrowsWhatTheOtherHas) {
+  const Config config = cluster({"auto"}, {"auto"});
+  EXPECT_EQ(borrowed(config, "d0", machine_), "0 2:1 3:1");
+  EXPECT_EQ(borrowed(config, "p0", machine_), "1 0:0 1:0");
+  EXPECT_EQ(lending_slot(config, "p0"), 1);
+  EXPECT_EQ(lending_slot(config, "router"), std::nullopt);
+}
+
+TEST_F(LendingTest, OfSeveralTheFirstThatComputesBorrows) {
+  const Config config = cluster({"auto", "auto"}, {"auto", "auto"});
+  EXPECT_EQ(borrowed(config, "d0", machine_), "0 1:1 2:2 3:3");
+  EXPECT_EQ(borrowed(config, "d1", machine_), "1 0:0 2:20 3:30");
+  EXPECT_EQ(borrowed(config, "p1", machine_), "3 0:012 1:102 2:201");
+}
+
+TEST_F(LendingTest, NobodyBorrowsWithoutATableOrOnMachinesOfTheirOwn) {
+  Config config = cluster({"auto"}, {"auto"});
+  EXPECT_EQ(borrowed(config, "d0", machine_, "auto"), "no table");
+  EXPECT_EQ(borrowed(config, "d0", machine_, "off"), "no table");
+  config.workers.share_machine = false;
+  EXPECT_EQ(borrowed(config, "d0", machine_), "no table");
+}
+
+TEST_F(LendingTest, ListsAreForTheirWorkersAlone) {
+  const Config config = cluster({"3", "auto"}, {"auto"});
+  EXPECT_EQ(borrowed(config, "d0", machine_), "0 1:2 2:2");
+  EXPECT_EQ(borrowed(config, "p0", machine_), "1");
+}
+
+TEST_F(LendingTest, WhoSharesYieldsOrHasRanksDoesNotBorrow) {
+  const Machine two{{0, 1}, 0, 1ull << 30};
+  EXPECT_EQ(borrowed(cluster({"auto", "auto"}, {"auto", "auto"}), "d0", two), "0");
+  Config config = cluster({"auto"}, {"auto"});
+  config.decode[0].waiting = Waiting::kYield;
+  EXPECT_EQ(borrowed(config, "d0", two), "0");
+  EXPECT_EQ(borrowed(config, "p0", two), "1 0:0");
+  config = cluster({"auto"}, {"auto"});
+  config.decode[0].tensor_parallel = 2;
+  EXPECT_EQ(borrowed(config, "d0", machine_), "0");
+  EXPECT_EQ(borrowed(config, "p0", machine_), "1 0:0 1:0");
 }
 
 TEST(EffectiveTest, RefusesACpuOutsideTheMaskByName) {

@@ -171,6 +171,9 @@ std::vector<Row> rows_of(Config& config) {
           {"workers", "share_machine", &config.workers.share_machine,
            "Whether all workers of the file run on one machine. false: each has a machine or "
            "container of its own, and auto means all of it."},
+          {"workers", "lend_cpus", &config.workers.lend_cpus,
+           "Whether workers that baton up starts use each other's CPUs while these are idle: auto "
+           "or off."},
       },
       std::back_inserter(rows));
   std::ranges::move(transfer_rows(config.transfer), std::back_inserter(rows));

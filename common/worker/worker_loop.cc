@@ -53,6 +53,7 @@ WorkerLoop::WorkerLoop(Options options, const Clock& clock, engine::Engine& engi
       cache_usage_(registry.gauge(metrics::MetricId::kKvCacheUsage)),
       peak_flops_(registry.gauge(metrics::MetricId::kMachinePeakFlops)),
       peak_bytes_(registry.gauge(metrics::MetricId::kMachinePeakBytesPerSecond)),
+      borrowed_seconds_(registry.counter(metrics::MetricId::kBorrowedCpuSeconds)),
       cache_queries_(registry.counter(metrics::MetricId::kPrefixCacheQueries)),
       cache_hits_(registry.counter(metrics::MetricId::kPrefixCacheHits)),
       preemptions_(registry.counter(metrics::MetricId::kPreemptions)) {}
@@ -103,18 +104,22 @@ void WorkerLoop::finish_step(Role& role) {
   }
   step_running_ = false;
   health_.step_running = false;
-  observe_step(output->seconds);
+  observe_step(output->seconds, output->borrowed_seconds);
   role.on_step_done(std::move(*output));
 }
 
-void WorkerLoop::observe_step(double seconds) {
+void WorkerLoop::observe_step(double seconds, double borrowed_seconds) {
   step_.ended = clock_.now();
   step_.seconds = seconds;
+  borrowed_seconds_.add(borrowed_seconds);
+  // The peaks are those of the worker's own CPUs: what others lent counts as so many more of them.
+  const double own_seconds = seconds * engine_.threads();
+  const double cpus = own_seconds > 0 ? 1 + borrowed_seconds / own_seconds : 1;
   if (seconds > 0) {  // what a step reaches the machine can do, whatever a disturbed probe said
-    raise_peak(
-        {.flops = step_cost_.flops / seconds, .read_bytes_per_s = step_cost_.bytes / seconds});
+    raise_peak({.flops = step_cost_.flops / (seconds * cpus),
+                .read_bytes_per_s = step_cost_.bytes / (seconds * cpus)});
   }
-  step_.roofline_seconds = engine::roofline_seconds(step_cost_, peak_);
+  step_.roofline_seconds = engine::roofline_seconds(step_cost_, peak_) / cpus;
   recent_steps_.add(step_);
   KindMetrics& kind = step_.prompt_tokens == 0   ? decode_steps_
                       : step_.decode_tokens == 0 ? prefill_steps_

@@ -79,7 +79,7 @@ class WorkerLoop {
   void probe_machine();
   void raise_peak(const model::MachineProbe& reached);
   void start_step(Role& role);
-  void observe_step(double seconds);
+  void observe_step(double seconds, double borrowed_seconds);
   void finish_step(Role& role);
   void tick(Role& role);
   void watch_step(Role& role, TimePoint now);
@@ -115,6 +115,7 @@ class WorkerLoop {
   KindMetrics prefill_steps_, decode_steps_, mixed_steps_;
   metrics::Histogram batch_sequences_, step_tokens_;
   metrics::Gauge cache_usage_, peak_flops_, peak_bytes_;
+  metrics::Counter borrowed_seconds_;
   metrics::Counter cache_queries_, cache_hits_, preemptions_;
   kv_cache::BlockPools::CacheStats exported_;
 };

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
+#include <utility>
 
 #include "common/base/host_identity.h"
 #include "common/base/log.h"
@@ -75,6 +77,30 @@ Result<engine::EngineOptions> engine_options(const config::Config& config,
   return options;
 }
 
+// The table in which the workers of this machine say when they compute; nothing without one. A
+// worker that cannot open it does without.
+Result<std::optional<device::StepTable>> join_lending(const config::Config& config,
+                                                      const config::Worker& entry,
+                                                      device::TeamOptions& team) {
+  BATON_ASSIGN_OR_RETURN(const config::Machine machine, config::read_machine());
+  BATON_ASSIGN_OR_RETURN(const config::CpuLending lending,
+                         config::effective_lending(config, entry, machine));
+  if (lending.table.empty()) {
+    return std::optional<device::StepTable>();
+  }
+  Result<device::StepTable> table = device::StepTable::open(lending.table);
+  if (!table.ok()) {
+    log_warn("CPUs are not lent", {{"reason", table.status().message()}});
+    return std::optional<device::StepTable>();
+  }
+  table->forget(lending.slot);  // what a life before may have left
+  team.slot = lending.slot;
+  for (const config::LentCpu& lent : lending.borrowed) {
+    team.borrowed.push_back({.cpu = lent.cpu, .idle = lent.idle});
+  }
+  return std::optional<device::StepTable>(std::move(table).value());
+}
+
 // Before anything is allocated: a message with the sum instead of the kernel's killer.
 Status check_memory(const engine::EngineOptions& options, const std::string& name) {
   BATON_ASSIGN_OR_RETURN(const config::Machine machine, config::read_machine());
@@ -127,7 +153,10 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
   BATON_ASSIGN_OR_RETURN(const std::optional<wire::ClusterKey> key,
                          wire::read_cluster_key(config.cluster.key_file));
 
-  BATON_ASSIGN_OR_RETURN(const engine::EngineOptions options, engine_options(config, *entry, role));
+  BATON_ASSIGN_OR_RETURN(engine::EngineOptions options, engine_options(config, *entry, role));
+  BATON_ASSIGN_OR_RETURN(std::optional<device::StepTable> steps,
+                         join_lending(config, *entry, options.team));
+  options.team.steps = steps ? &*steps : nullptr;
   BATON_RETURN_IF_ERROR(check_memory(options, entry->name));
   if (config.isa == config::Isa::kAuto && !device::amx_refusal().empty()) {
     log_warn("this CPU has AMX, but it is not used", {{"reason", device::amx_refusal()}});
@@ -179,6 +208,7 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
                      {"isa", std::string(device::isa_name(options.isa))},
                      {"ranks", engine->ranks()},
                      {"threads_per_rank", options.team.cpus[0].size()},
+                     {"borrowed_cpus", options.team.borrowed.size()},
                      {"blocks", blocks.pool(0).total()},
                      {"window_blocks", blocks.groups() > 1 ? blocks.pool(1).total() : 0},
                      {"block_tokens", blocks.block_tokens()},

@@ -137,6 +137,7 @@ void Supervisor::reap() {
     }
     if (const std::optional<ChildExit> exit = slot.child->try_reap()) {
       slot.child.reset();
+      watch_.on_gone(slot.program.name);
       on_exit(slot, *exit);
     }
   }

@@ -56,6 +56,8 @@ class ClusterWatch {
   virtual bool all_ready(std::vector<RunningProgram>& programs) = 0;
   // all_ready() has come true: at the start, and again after every replacement.
   virtual void on_ready(const std::vector<RunningProgram>& programs) = 0;
+  // The process of this program is gone, however it ended.
+  virtual void on_gone(const std::string& name) = 0;
   // Programs to kill, each told once; asked when stuck_fd() (-1: there is none) is readable.
   virtual int stuck_fd() const { return -1; }
   virtual std::vector<StuckProgram> take_stuck() { return {}; }

@@ -60,6 +60,7 @@ class SupervisorTest : public ::testing::Test, public ClusterWatch {
     }
     return true;
   }
+  void on_gone(const std::string& name) override { gone_.push_back(name); }
   void on_ready(const std::vector<RunningProgram>& programs) override {
     ready_.push_back(programs);
     on_ready_();
@@ -80,6 +81,7 @@ class SupervisorTest : public ::testing::Test, public ClusterWatch {
   int signals_[2] = {-1, -1};
   std::function<void()> on_ready_;
   std::vector<std::vector<RunningProgram>> ready_;
+  std::vector<std::string> gone_;
 };
 
 TEST_F(SupervisorTest, StopsTheRouterBeforeTheWorkers) {
@@ -111,6 +113,8 @@ TEST_F(SupervisorTest, StartsAgainWhatDiedAndTellsOfTheReplacement) {
   ASSERT_EQ(ready_.size(), 2u);
   EXPECT_EQ(ready_[0][0].pid, ready_[1][0].pid);
   EXPECT_NE(ready_[0][1].pid, ready_[1][1].pid);
+  // Twice before it was ready for good, then at the end.
+  EXPECT_EQ(gone_, (std::vector<std::string>{"d0", "d0", "router", "d0"}));
 }
 
 TEST_F(SupervisorTest, GivesUpWhenAProgramCannotStart) {

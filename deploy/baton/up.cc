@@ -4,12 +4,15 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/base/stop_signal.h"
+#include "common/config/effective.h"
 #include "common/config/program_options.h"
+#include "common/device/step_table.h"
 #include "deploy/baton/first_answer.h"
 #include "deploy/baton/first_checks.h"
 #include "deploy/baton/liveness_watch.h"
@@ -35,9 +38,10 @@ void print_line(const std::string& line) {
 class UpWatch final : public ClusterWatch {
  public:
   UpWatch(const UpOptions& options, const ClusterPlan& plan, const std::string& api_key,
-          int stop_fd, const Clock& clock)
+          int stop_fd, const Clock& clock, device::StepTable* steps)
       : options_(options),
         plan_(plan),
+        steps_(steps),
         stop_fd_(stop_fd),
         clock_(clock),
         started_(clock.now()),
@@ -111,6 +115,14 @@ class UpWatch final : public ClusterWatch {
     return liveness_ ? liveness_->take() : std::vector<StuckProgram>();
   }
 
+  void on_gone(const std::string& name) override {
+    // Perhaps in the middle of a step: others could not use its CPUs until it is back.
+    const std::optional<int> slot = config::lending_slot(plan_.config, name);
+    if (steps_ != nullptr && slot) {
+      steps_->forget(*slot);
+    }
+  }
+
   // After the supervisor has ended.
   bool failed() {
     if (answer_.joinable()) {
@@ -162,6 +174,7 @@ class UpWatch final : public ClusterWatch {
 
   const UpOptions& options_;
   const ClusterPlan& plan_;
+  device::StepTable* const steps_;  // nullptr: CPUs are not lent
   const int stop_fd_;
   const Clock& clock_;
   const TimePoint started_;
@@ -206,6 +219,31 @@ class ReadyFileGuard {
   const std::string& path_;
 };
 
+// The table in which the workers say when they compute, so that others may use their CPUs
+// meanwhile.
+std::optional<device::StepTable> table_for(const ClusterPlan& plan) {
+  if (plan.config.workers.lend_cpus != "auto") {
+    return std::nullopt;
+  }
+  Result<device::StepTable> table = device::StepTable::create();
+  if (!table.ok()) {
+    log_warn("CPUs are not lent", {{"reason", table.status().message()}});
+    return std::nullopt;
+  }
+  return std::move(table).value();
+}
+
+// By its path: a worker opens it through this process, whose child it is.
+void tell_table(const device::StepTable& table, std::vector<Program>& programs) {
+  const std::string path =
+      "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(table.fd());
+  for (Program& program : programs) {
+    if (program.role != config::Role::kRouter) {
+      program.argv.insert(program.argv.end(), {"--set", "workers.lend_cpus=" + path});
+    }
+  }
+}
+
 struct StopFds {
   int signals = -1;
   int request = -1;
@@ -225,9 +263,13 @@ Result<int> run_cluster(const UpOptions& options, const ClusterPlan& plan, const
                         const Clock& clock, bool& try_again) {
   BATON_ASSIGN_OR_RETURN(const std::string api_key,
                          first_api_key(plan.config.router.api_keys_file));
-  UpWatch watch(options, plan, api_key, fds.request, clock);
+  std::optional<device::StepTable> steps = table_for(plan);
+  UpWatch watch(options, plan, api_key, fds.request, clock, steps ? &*steps : nullptr);
   Supervisor::Options supervised;
   supervised.programs = plan.programs;
+  if (steps) {
+    tell_table(*steps, supervised.programs);
+  }
   supervised.signal_fd = fds.signals;
   supervised.stop_request_fd = fds.request;
   supervised.router_drain = plan.config.router.drain + kDrainSlack;

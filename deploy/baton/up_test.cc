@@ -50,8 +50,10 @@ server.serve_forever()
 )";
 
 constexpr const char* kWorker = R"(#!/bin/sh
+words="$*"
 while [ "$1" != --name ]; do shift; done
 folder=$(dirname "$0")
+echo "$words" > "$folder/words-$2"
 trap 'exit 0' TERM
 echo $$ > "$folder/new-$2"
 mv "$folder/new-$2" "$folder/pid-$2"
@@ -105,6 +107,18 @@ TEST_F(UpTest, ShowsAFirstAnswerAndStops) {
       << out;
   EXPECT_NE(out.find("try: curl -N http://127.0.0.1:"), std::string::npos) << out;
   EXPECT_FALSE(folder_.has("ready"));  // its processes are gone
+}
+
+TEST_F(UpTest, TellsTheWorkersOfTheTableInWhichTheySayWhenTheyCompute) {
+  options_.once = true;
+  EXPECT_EQ(run(), config::kExitStopped) << folder_.read("err");
+  const std::string words = folder_.read("words-p0");
+  EXPECT_NE(words.find("--set workers.lend_cpus=/proc/"), std::string::npos) << words;
+  EXPECT_EQ(words.substr(words.find("--set workers.lend")),
+            folder_.read("words-d0").substr(folder_.read("words-d0").find("--set workers.lend")));
+  options_.overrides = {"workers.lend_cpus=off"};
+  EXPECT_EQ(run(), config::kExitStopped) << folder_.read("err");
+  EXPECT_EQ(folder_.read("words-p0").find("lend_cpus=/proc"), std::string::npos);
 }
 
 TEST_F(UpTest, FailsWhenTheFirstAnswerDoes) {

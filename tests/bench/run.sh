@@ -13,6 +13,8 @@
 #   router [FLAGS]  the router's own work with a worker that answers at once, beside nginx (router
 #             --help); not part of "all"
 #   idle [FLAGS]  CPU of a cluster without requests (idle --help); not part of "all"
+#   sharing [FLAGS]  one stream alone, and streams while long prompts arrive, with the CPUs split,
+#             lent, and shared by both workers, in turn (sharing --help); not part of "all"
 #   cpu [FLAGS]  the engine beside other engines on the same CPUs, in turn (cpu --help); not part
 #             of "all"
 # Each prints its table; the commands are printed first, so that one can be repeated alone.
@@ -92,13 +94,15 @@ idle() { python3 tests/bench/idle.py --model "$model" "$@"; }
 
 cpu() { python3 tests/bench/cpu.py --baton "$baton" --model "$model" "$@"; }
 
+sharing() { BATON_BIN=$(dirname "$baton") python3 tests/bench/sharing.py "$@"; }
+
 case ${1:-all} in
   engine | transfer | serve | faults | soak) "$1" ;;
-  cpu | overload | router | idle) "$@" ;;
+  cpu | overload | router | idle | sharing) "$@" ;;
   all) engine; transfer; serve ;;
   *)
     echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, faults, overload," \
-      "soak, router, idle, cpu" >&2
+      "soak, router, idle, sharing, cpu" >&2
     exit 2
     ;;
 esac

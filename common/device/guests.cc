@@ -22,11 +22,14 @@ constexpr Duration kShortNap = 50us;
 constexpr Duration kNap = 2ms;
 constexpr int kNice = 10;
 constexpr int kPausesPerClockRead = 16;
-// A guest that lost its CPU though the owner is idle has met a foreign program; it stays away for
-// longer and longer while that goes on.
-constexpr Duration kLeastStayAway = 10ms;
-constexpr Duration kMostStayAway = 1s;
-constexpr Duration kForgiven = 5s;
+// A guest without CPU time for so long has been pre-empted. Less than that also happens to a
+// virtual machine whose CPU the host takes for a moment.
+constexpr Duration kStopped = 400us;
+// A guest that lost its CPU though the owner is idle has met another program; it stays away for
+// longer and longer while it meets one whenever it has come back.
+constexpr Duration kLeastStayAway = 2ms;
+constexpr Duration kMostStayAway = 500ms;
+constexpr Duration kForgiven = 50ms;
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
@@ -133,8 +136,11 @@ bool Guests::move_stopped_guests(int cpu) {
     const pid_t thread = guest.thread_id.load(std::memory_order_relaxed);
     const Duration used = cpu_time_of(thread);
     // The first call of a wait only looks.
-    const bool stopped =
-        guest.sampled_wait == wait_ && (used - guest.cpu_time) * 4 < time - guest.sampled;
+    const bool looks = guest.sampled_wait != wait_;
+    if (!looks && time - guest.sampled < kStopped) {
+      continue;
+    }
+    const bool stopped = !looks && (used - guest.cpu_time) * 4 < time - guest.sampled;
     guest.sampled_wait = wait_;
     guest.sampled = time;
     guest.cpu_time = used;
@@ -146,10 +152,10 @@ bool Guests::move_stopped_guests(int cpu) {
     if (owner_is_back(guest)) {
       continue;
     }
-    stay_away_ = time - last_moved_ > kForgiven
-                     ? kLeastStayAway
-                     : std::clamp(2 * stay_away_, kLeastStayAway, kMostStayAway);
-    last_moved_ = time;
+    const Duration since_back =
+        time.time_since_epoch() - Duration(guest.stay_away_until.load(std::memory_order_relaxed));
+    stay_away_ = since_back > kForgiven ? kLeastStayAway
+                                        : std::clamp(2 * stay_away_, kLeastStayAway, kMostStayAway);
     guest.stay_away_until.store((time + stay_away_).time_since_epoch().count(),
                                 std::memory_order_relaxed);
   }

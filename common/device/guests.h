@@ -85,7 +85,6 @@ class Guests final {
   // Of the thread that waits at a barrier.
   uint64_t wait_ = 0;
   bool any_moved_ = false;
-  TimePoint last_moved_;
   Duration stay_away_{0};
   Duration worked_before_{0};
   double step_seconds_ = 0;

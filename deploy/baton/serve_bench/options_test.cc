@@ -35,7 +35,7 @@ TEST(OptionsTest, RefusesWhatDoesNotGoTogether) {
   options.trace_scale = 2;
   EXPECT_THAT(check_options(options).message(), HasSubstr("--trace-scale"));
   options.trace_scale = 1;
-  options.url = "https://host";
+  options.url = "ftp://host";
   EXPECT_THAT(check_options(options).message(), HasSubstr("does not begin with http://"));
 }
 

@@ -324,7 +324,10 @@ Status ComputeTeam::State::start_threads(const TeamOptions& options) {
 }
 
 ComputeTeam::~ComputeTeam() {
-  state_->guests.reset();
+  // Stopped before it is destroyed: its threads find it by the pointer.
+  if (state_->guests != nullptr) {
+    state_->guests->stop();
+  }
   state_->stopping.store(true, std::memory_order_relaxed);  // published by advance()
   state_->step_word.advance();
   for (std::thread& thread : state_->threads) {

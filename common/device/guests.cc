@@ -69,12 +69,15 @@ Guests::Guests(const StepTable& steps, const std::vector<BorrowedCpu>& borrowed)
   }
 }
 
-Guests::~Guests() {
+Guests::~Guests() { stop(); }
+
+void Guests::stop() {
   stopping_.store(true, std::memory_order_relaxed);  // published by advance()
   started_.advance();
   for (std::thread& thread : threads_) {
     thread.join();
   }
+  threads_.clear();
 }
 
 Status Guests::start(const std::string& thread_name) {

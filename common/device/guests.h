@@ -24,13 +24,14 @@ class Guests final {
   using Step = std::function<void(TeamThread&)>;
 
   Guests(const StepTable& steps, const std::vector<BorrowedCpu>& borrowed);
-  ~Guests();  // joins
+  ~Guests();  // stops
   Guests(const Guests&) = delete;
   Guests& operator=(const Guests&) = delete;
 
   // The context of each, to be filled in before start().
   std::deque<TeamThread>& contexts() { return contexts_; }
   Status start(const std::string& thread_name);
+  void stop();  // joins; may be repeated
   void set_step(Step step) { step_ = std::move(step); }
 
   // On the team's own side, by one thread at a time; `cpu` is the caller's.

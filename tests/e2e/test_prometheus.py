@@ -29,6 +29,7 @@ ZERO = {
     'state="quarantined"': "a late writer",
     'code=~"internal|': "errors that are the server's fault",
     'code="resource_exhausted"': "more than router.max_waiting requests",
+    "kv_transports_passed_over_total": "workers of one machine map each other's memory",
     "deriv(vllm:num_requests_waiting": "zero again once the queue is empty",
     "max_over_time(baton_workers": "no worker missing at the moment of asking",
     "baton:ttft_slow:": "a machine too slow for the limits of the alerts",

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <set>
 
@@ -158,12 +159,14 @@ TEST(KvPoolTest, AttachesOnlyWhatIsAPoolOfThatShape) {
 
 TEST(KvPoolTest, SaysWhenThereIsNoFileForASharedPool) {
   rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);  // an error instead
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const Result<KvPool> pool =
       KvPool::create(small_layout(32), {1, 4}, {7}, Touch::kByOwner, Backing::kShared);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
   EXPECT_EQ(pool.status().code(), StatusCode::kUnsupported);
 }
 

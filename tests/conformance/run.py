@@ -22,6 +22,7 @@ from cluster import Cluster  # noqa: E402
 SUITE = HERE / "suite"
 API = ROOT / "docs" / "api.md"
 KEY = "sk-conformance"
+MOST_AGAIN = 3
 # (title, router.local_prefill, with a key)
 RUNS = (
     ("without a key, prompts on prefill workers", "never", False),
@@ -43,18 +44,27 @@ def interpreter():
 def run(python, cases, place, with_key, folder):
     """The outcomes of one run: a list of {"id", "verdict", ...}."""
     sets = ["model.max_context=2048", f"router.local_prefill={place}"]
-    arguments = [word for case in cases for word in ("--case", case)]
+    arguments = []
     if with_key:
         keys = folder / "keys"
         keys.write_text(KEY + "\n", encoding="utf-8")
         keys.chmod(0o600)
         sets.append(f"router.api_keys_file={keys}")
-        arguments += ["--api-key", KEY]
-    outcomes = folder / "outcomes.json"
+        arguments = ["--api-key", KEY]
     with Cluster(sets=sets) as cluster:
-        subprocess.run([python, SUITE / "run.py", "--base-url", cluster.url, "--json", outcomes,
-                        *arguments], check=False)
-    return json.loads(outcomes.read_text(encoding="utf-8"))["cases"]
+        def ask(selected):
+            outcomes = folder / "outcomes.json"
+            subprocess.run([python, SUITE / "run.py", "--base-url", cluster.url, "--json", outcomes,
+                            *arguments, *(word for case in selected for word in ("--case", case))],
+                           check=False)
+            return json.loads(outcomes.read_text(encoding="utf-8"))["cases"]
+        found = ask(cases)
+        failed = [case["id"] for case in found if case["verdict"] == "FAIL"]
+        # Some cases measure times or need a machine to themselves: those are asked once more.
+        again = {case["id"]: case for case in ask(failed)} if 0 < len(failed) <= MOST_AGAIN else {}
+        for case in again.values():
+            print(f"conformance: {case['id']} failed; asked again: {case['verdict']}", flush=True)
+        return [again.get(case["id"], case) for case in found]
 
 
 def main():

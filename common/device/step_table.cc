@@ -55,15 +55,15 @@ void* map(int fd) {
 
 Result<StepTable> StepTable::create() {
   static_assert(sizeof(Layout) == kBytes);
-  const int fd = memfd_create("baton-steps", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) {
+  StepTable table(nullptr,
+                  FileDescriptor(memfd_create("baton-steps", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+  if (!table.fd_.open()) {
     return failed("memfd_create", errno);
   }
-  StepTable table(nullptr, fd);
-  if (ftruncate(fd, kBytes) != 0 || fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
+  if (ftruncate(table.fd(), kBytes) != 0 || fcntl(table.fd(), F_ADD_SEALS, kSeals) != 0) {
     return failed("memfd", errno);
   }
-  table.layout_ = static_cast<Layout*>(map(fd));
+  table.layout_ = static_cast<Layout*>(map(table.fd()));
   if (table.layout_ == nullptr) {
     return failed("mmap", errno);
   }
@@ -72,32 +72,32 @@ Result<StepTable> StepTable::create() {
 }
 
 Result<StepTable> StepTable::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (!file.open()) {
     return not_found("cannot open the table of running steps " + path + ": " +
                      std::generic_category().message(errno));
   }
-  struct stat file = {};
-  const bool fits = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
-                    file.st_size == static_cast<off_t>(kBytes) &&
-                    (fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) != 0 && fcntl(fd, F_GET_SEALS) != -1;
-  auto* layout = fits ? static_cast<Layout*>(map(fd)) : nullptr;
-  close(fd);
+  struct stat info = {};
+  const bool fits = fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) &&
+                    info.st_size == static_cast<off_t>(kBytes) &&
+                    (fcntl(file.get(), F_GET_SEALS) & F_SEAL_SHRINK) != 0 &&
+                    fcntl(file.get(), F_GET_SEALS) != -1;
+  auto* layout = fits ? static_cast<Layout*>(map(file.get())) : nullptr;
   if (layout == nullptr) {
     return is_none(path);
   }
-  StepTable table(layout, -1);
+  StepTable table(layout, FileDescriptor());
   return layout->magic == kMagic ? Result<StepTable>(std::move(table)) : is_none(path);
 }
 
 StepTable::StepTable(StepTable&& other) noexcept
-    : layout_(std::exchange(other.layout_, nullptr)), fd_(std::exchange(other.fd_, -1)) {}
+    : layout_(std::exchange(other.layout_, nullptr)), fd_(std::move(other.fd_)) {}
 
 StepTable& StepTable::operator=(StepTable&& other) noexcept {
   if (this != &other) {
     release();
     layout_ = std::exchange(other.layout_, nullptr);
-    fd_ = std::exchange(other.fd_, -1);
+    fd_ = std::move(other.fd_);
   }
   return *this;
 }
@@ -108,9 +108,7 @@ void StepTable::release() {
   if (layout_ != nullptr) {
     munmap(layout_, kBytes);
   }
-  if (fd_ >= 0) {
-    close(fd_);
-  }
+  fd_.reset();
 }
 
 // Sequential consistency: "I begin" must be out before the owner's threads look for the CPU.

@@ -11,8 +11,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/file_descriptor.h"
 #include "common/base/status.h"
 
 namespace baton::device {
@@ -32,7 +34,7 @@ class StepTable final {
   StepTable& operator=(const StepTable&) = delete;
   ~StepTable();
 
-  int fd() const { return fd_; }  // close-on-exec; -1 of an opened table
+  int fd() const { return fd_.get(); }  // close-on-exec; -1 of an opened table
 
   // For the owner of a slot, 0..kMaxSlots-1: its step begins or has ended. Both may be repeated.
   void begin(int slot);
@@ -46,11 +48,11 @@ class StepTable final {
 
  private:
   struct Layout;
-  StepTable(Layout* layout, int fd) : layout_(layout), fd_(fd) {}
+  StepTable(Layout* layout, FileDescriptor fd) : layout_(layout), fd_(std::move(fd)) {}
   void release();
 
   Layout* layout_ = nullptr;
-  int fd_ = -1;
+  FileDescriptor fd_;
 };
 
 }  // namespace baton::device

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/base/file_descriptor.h"
 #include "common/http/address.h"
 #include "common/http/parser.h"
 #include "common/http/request_text.h"
@@ -21,29 +22,6 @@
 
 namespace baton::http {
 namespace {
-
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() {
-    if (fd_ >= 0) {
-      close(fd_);
-    }
-  }
-  int get() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-  void reset() { Fd().swap(*this); }
-
- private:
-  void swap(Fd& other) { std::swap(fd_, other.fd_); }
-  int fd_ = -1;
-};
 
 struct AddressList {
   addrinfo* first = nullptr;
@@ -60,11 +38,11 @@ std::string error_text(int error) { return std::generic_category().message(error
 
 struct Client::Impl {
   ClientOptions options;
-  Fd connection;
+  FileDescriptor connection;
   std::string connected_to;         // origin() of `connection`
   std::unique_ptr<TlsSession> tls;  // on `connection`
   std::shared_ptr<const TlsContext> trusted;
-  Fd cancel_event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  FileDescriptor cancel_event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<bool> cancelled{false};
   TimePoint deadline;  // of the exchange in progress
   std::string url;     // of the exchange in progress, for messages
@@ -103,8 +81,8 @@ struct Client::Impl {
   }
 
   // 0 when connected, else the error number; a Status when waiting itself failed.
-  Result<int> connect_to(const addrinfo& address, Fd& into) {
-    Fd fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Result<int> connect_to(const addrinfo& address, FileDescriptor& into) {
+    FileDescriptor fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd.open()) {
       return errno;
     }

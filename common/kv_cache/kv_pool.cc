@@ -65,11 +65,6 @@ void gather_pages(void* memory, size_t bytes) {
 
 void KvPool::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
 
-void KvPool::CloseFile::operator()(const int* fd) const {
-  ::close(*fd);
-  delete fd;
-}
-
 // A pool without memory.
 Result<KvPool> KvPool::shaped(const KvLayout& layout, HeadRange heads,
                               const std::vector<int>& blocks) {
@@ -117,7 +112,7 @@ Status KvPool::map_shared() {
   if (fd < 0) {
     return unsupported(std::string("kv pool: memfd_create: ") + std::strerror(errno));
   }
-  fd_.reset(new int(fd));
+  fd_ = FileDescriptor(fd);
   if (ftruncate(fd, static_cast<off_t>(mapped_bytes())) != 0 ||
       fcntl(fd, F_ADD_SEALS, kPoolSeals) != 0) {
     return unsupported("kv pool: a file of " + mib(mapped_bytes()) + ": " + std::strerror(errno));

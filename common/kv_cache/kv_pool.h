@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/base/file_descriptor.h"
 #include "common/base/ids.h"
 #include "common/kv_cache/layout.h"
 
@@ -53,7 +54,7 @@ class KvPool {
   size_t block_bytes() const { return block_bytes_; }  // of one layer
   size_t bytes() const { return offsets_.back(); }
   // Of kShared, else -1. Lives as long as the pool.
-  int shared_fd() const { return fd_ == nullptr ? -1 : *fd_; }
+  int shared_fd() const { return fd_.get(); }
   std::byte* layer_base(int layer) const {
     return memory_.get() + offsets_[static_cast<size_t>(layer)];
   }
@@ -84,9 +85,6 @@ class KvPool {
     size_t bytes;
     void operator()(std::byte* p) const;
   };
-  struct CloseFile {
-    void operator()(const int* fd) const;
-  };
   KvPool() = default;
   static Result<KvPool> shaped(const KvLayout& layout, HeadRange heads,
                                const std::vector<int>& blocks);
@@ -101,7 +99,7 @@ class KvPool {
   std::vector<size_t> offsets_;  // of each layer, and the end
   size_t block_bytes_ = 0;
   std::unique_ptr<std::byte[], Unmap> memory_;
-  std::unique_ptr<int, CloseFile> fd_;  // of a pool that lets others in
+  FileDescriptor fd_;  // of a pool that lets others in
 };
 
 }  // namespace baton::kv_cache

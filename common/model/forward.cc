@@ -18,9 +18,6 @@ constexpr size_t kLogitsBytes = size_t{48} << 20;
 constexpr int kMinLogitsRows = 16;
 constexpr int kMaxLogitsRows = 256;
 
-constexpr int kItemsPerThread = 4;  // of attention, so that none waits long for the last one
-
-int ceil_div(int a, int b) { return (a + b - 1) / b; }
 int round_up(int value, int unit) { return ceil_div(value, unit) * unit; }
 
 // Heads of one group share a KV head, and their outputs are adjacent: where a segment's heads do

@@ -23,7 +23,6 @@ struct Tiling {
 
   int items() const { return groups * tiles; }
 };
-constexpr int kItemsPerThread = 4;  // so that the last one does not keep all others waiting long
 constexpr int kMinRowTile = 96;
 constexpr int kMaxRowTile = 576;  // x then stays in the L2 cache: 663 KB at a hidden size of 576
 // Up to so many rows one thread makes a norm of all sooner than a barrier lets all threads share
@@ -39,8 +38,6 @@ Range share(int n, int index, int count) {
   const auto at = [&](int i) { return static_cast<int>(int64_t{n} * i / count); };
   return {at(index), at(index + 1)};
 }
-
-int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 Tiling tiling(int rows, int panels, int grain, int threads, int max_tile = kMaxRowTile) {
   Tiling t;

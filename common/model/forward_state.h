@@ -13,6 +13,11 @@
 
 namespace baton::model {
 
+// Work items that are wanted for each thread: the last one shall not keep all others waiting long.
+inline constexpr int kItemsPerThread = 4;
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
 // Query heads of a rank that read one KV head and lie side by side in the attention output.
 struct HeadGroup {
   int kv_head = 0;                       // of the rank

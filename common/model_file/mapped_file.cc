@@ -12,24 +12,10 @@
 #include <system_error>
 #include <utility>
 
+#include "common/base/file_descriptor.h"
+
 namespace baton::model_file {
 namespace {
-
-class Descriptor final {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
@@ -111,7 +97,7 @@ FileIdentity combined_identity(std::span<const FileIdentity> files) {
 
 Result<MappedFile> MappedFile::open(const std::string& path, Sharing sharing) {
   // Non-blocking, so that a named pipe given by mistake is an error and not a hang.
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) {
     const int error = errno;
     if (error == ENOENT || error == ENOTDIR) {

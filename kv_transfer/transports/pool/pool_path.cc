@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "common/base/file_descriptor.h"
+
 namespace baton::kv_transfer {
 namespace {
 
@@ -20,22 +22,6 @@ constexpr uint64_t kMagic = 0x31'4c'4f'4f'50'54'42;  // "BTPOOL1"
 constexpr size_t kMaxRanks = 255;
 // Locks lie where no file is that long, and where an offset of a file still may.
 constexpr uint64_t kLockBegin = uint64_t{1} << 60;
-
-class OpenFile {
- public:
-  explicit OpenFile(int fd) : fd_(fd) {}
-  ~OpenFile() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 struct flock one_byte(uint64_t at) {
   struct flock lock{};
@@ -166,8 +152,8 @@ Result<KvPool> PoolPath::map(const Address& address, size_t rank) const {
   if (!S_ISREG(info.st_mode) || info.st_ino != of_rank.inode) {
     return unavailable("the peer's KV pool " + name + " is another file");
   }
-  const OpenFile file(::open(name.c_str(), O_RDWR | O_CLOEXEC));
-  if (file.get() < 0 || fstat(file.get(), &info) != 0) {
+  const FileDescriptor file(::open(name.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.open() || fstat(file.get(), &info) != 0) {
     return unavailable("the peer's KV pool " + name + ": " + std::strerror(errno));
   }
   if (info.st_ino != of_rank.inode) {

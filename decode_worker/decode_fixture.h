@@ -11,38 +11,21 @@
 
 #include "common/worker/testing/role_host.h"
 #include "decode_worker/decode_role.h"
-#include "kv_transfer/transports/inproc/inproc_path.h"
+#include "kv_transfer/inproc_agent.h"
 
 namespace baton::decode_worker {
 
+using kv_transfer::inproc_agent_options;
 using worker::HostSetup;
 using worker::random_body;
-
-inline kv_transfer::AgentOptions agent_options(const engine::Engine& engine, wire::Role role,
-                                               const std::string& name, uint64_t incarnation,
-                                               kv_transfer::InprocHub& hub) {
-  kv_transfer::AgentOptions options;
-  options.role = role;
-  options.name = name;
-  options.incarnation = Incarnation{incarnation};
-  options.transports = {"inproc"};
-  options.model_hash = engine.model_hash();
-  options.numerics = engine.numerics_id();
-  options.pools = {&engine.pool(0)};
-  options.inproc = &hub;
-  if (role == wire::Role::kDecode) {
-    options.listen = "tcp://127.0.0.1:0";
-  }
-  return options;
-}
 
 class DecodeFixture : public testing::Test {
  protected:
   void start(const HostSetup& setup = {}) {
     host_ = std::make_unique<worker::RoleHost>(setup, context_, router_.address());
     auto role = std::make_unique<DecodeRole>(host_->env());
-    const Status status = role->start(
-        agent_options(host_->engine(), wire::Role::kDecode, setup.name, setup.incarnation, hub_));
+    const Status status = role->start(inproc_agent_options(host_->engine(), wire::Role::kDecode,
+                                                           setup.name, setup.incarnation, hub_));
     ASSERT_TRUE(status.ok()) << status.to_string();
     transfer_address_ = role->transfer_address();
     host_->set_role(std::move(role));

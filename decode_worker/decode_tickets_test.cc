@@ -26,7 +26,7 @@ class Sender {
     engine_ = std::move(engine::Engine::create(worker::tiny_engine(setup))).value();
     engine_->pool(0).fill(0xFFFF);
     blocks_ = worker::block_pools(*engine_, false);
-    const auto options = agent_options(*engine_, wire::Role::kPrefill, "p0", 11, hub);
+    const auto options = inproc_agent_options(*engine_, wire::Role::kPrefill, "p0", 11, hub);
     agent_ =
         std::move(kv_transfer::TransferAgent::create(options, clock_, random_, registry_,
                                                      [this](kv_transfer::Event event) {

@@ -15,31 +15,14 @@
 
 #include "common/worker/run_convert.h"
 #include "common/worker/testing/role_host.h"
-#include "kv_transfer/transports/inproc/inproc_path.h"
+#include "kv_transfer/inproc_agent.h"
 #include "prefill_worker/prefill_role.h"
 
 namespace baton::prefill_worker {
 
+using kv_transfer::inproc_agent_options;
 using worker::HostSetup;
 using worker::random_body;
-
-inline kv_transfer::AgentOptions agent_options(const engine::Engine& engine, wire::Role role,
-                                               const std::string& name, uint64_t incarnation,
-                                               kv_transfer::InprocHub& hub) {
-  kv_transfer::AgentOptions options;
-  options.role = role;
-  options.name = name;
-  options.incarnation = Incarnation{incarnation};
-  options.transports = {"inproc"};
-  options.model_hash = engine.model_hash();
-  options.numerics = engine.numerics_id();
-  options.pools = {&engine.pool(0)};
-  options.inproc = &hub;
-  if (role == wire::Role::kDecode) {
-    options.listen = "tcp://127.0.0.1:0";
-  }
-  return options;
-}
 
 // Takes KV and goes on from it with its own engine.
 class Receiver {
@@ -54,13 +37,13 @@ class Receiver {
     engine_ = std::move(engine::Engine::create(worker::tiny_engine(setup))).value();
     engine_->pool(0).fill(0xFFFF);
     blocks_ = worker::block_pools(*engine_, false);
-    agent_ = std::move(kv_transfer::TransferAgent::create(
-                           agent_options(*engine_, wire::Role::kDecode, name_, incarnation, hub),
-                           clock_, random_, registry_,
-                           [this](kv_transfer::Event event) {
-                             (void)events_.try_push(std::move(event));
-                           }))
-                 .value();
+    agent_ =
+        std::move(
+            kv_transfer::TransferAgent::create(
+                inproc_agent_options(*engine_, wire::Role::kDecode, name_, incarnation, hub),
+                clock_, random_, registry_,
+                [this](kv_transfer::Event event) { (void)events_.try_push(std::move(event)); }))
+            .value();
     address_ = agent_->listen_address();
   }
 
@@ -185,7 +168,7 @@ class PrefillRoleTest : public testing::Test {
     host_ = std::make_unique<worker::RoleHost>(setup, context_, router_.address());
     auto role = std::make_unique<PrefillRole>(host_->env());
     const Status status =
-        role->start(agent_options(host_->engine(), wire::Role::kPrefill, "p0", 11, hub_));
+        role->start(inproc_agent_options(host_->engine(), wire::Role::kPrefill, "p0", 11, hub_));
     ASSERT_TRUE(status.ok()) << status.to_string();
     host_->set_role(std::move(role));
     ASSERT_TRUE(until([&] { return router_.workers.contains("p0") && host_->links().welcomed(); }));

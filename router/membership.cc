@@ -107,6 +107,7 @@ bool Membership::heard(const std::string& peer, wire::Heartbeat heartbeat, TimeP
   worker->health = heartbeat.draining ? WorkerHealth::kDraining : WorkerHealth::kReady;
   worker->prefixes.apply(heartbeat);
   worker->load = std::move(heartbeat);
+  worker->prefilled_since_heard = 0;
   return true;
 }
 

@@ -48,6 +48,8 @@ struct WorkerState {
   // What this router has given it and has not heard of yet.
   int64_t assigned_prompt_tokens = 0;
   int64_t assigned_choices = 0;
+  // Of this router's prompts, prefilled since the last heartbeat, whose load may still count them.
+  int64_t prefilled_since_heard = 0;
   double late_ms = 0;  // the run there whose first token is most overdue, as of the last tick
 
   Incarnation id() const { return info.incarnation; }

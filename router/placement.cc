@@ -29,9 +29,9 @@ int hit_tokens(const WorkerState& worker, const PlacementRequest& request) {
 }
 
 double queue_ms(const WorkerState& worker) {
-  const double tokens = std::max<double>(worker.load.waiting_tokens,
-                                         static_cast<double>(worker.assigned_prompt_tokens));
-  return tokens / rate(worker) * 1e3;
+  const int64_t reported = int64_t{worker.load.waiting_tokens} - worker.prefilled_since_heard;
+  const int64_t tokens = std::max(reported, worker.assigned_prompt_tokens);
+  return static_cast<double>(tokens) / rate(worker) * 1e3;
 }
 
 double blocks_ms(const WorkerState& worker, const PlacementRequest& request) {

@@ -132,6 +132,18 @@ TEST_F(PlacementTest, AvoidsAPrefillWorkerThatIsBusy) {
   EXPECT_EQ(place(LocalPrefill::kNever, request(100)).substr(0, 2), "p0");
 }
 
+TEST_F(PlacementTest, CountsNoPromptThatIsDoneAndThatTheLastHeartbeatStillCounts) {
+  decodes_[0].load.waiting_tokens = 500;
+  decodes_[1].load.waiting_tokens = 4000;
+  hold(decodes_[0], request(500), 14);
+  EXPECT_EQ(place(LocalPrefill::kAuto, request(500)), "p0>d0,d1 decode_queue");
+  decodes_[0].prefilled_since_heard = 500;
+  EXPECT_EQ(place(LocalPrefill::kAuto, request(500)), "d0 prefix_on_decode");
+  decodes_[0].prefilled_since_heard = 900;  // some of it computed before the heartbeat
+  EXPECT_EQ(place(LocalPrefill::kAuto, request(500)), "d0 prefix_on_decode");
+  EXPECT_NEAR(predicted_ms_, 52, 1e-6);
+}
+
 TEST_F(PlacementTest, WeighsQueuesByEachWorkersRate) {
   prefills_[0].load.waiting_tokens = 3000;
   prefills_[0].load.prefill_tokens_per_s = 6000;  // 0.5 s

@@ -154,6 +154,7 @@ void RouterLoop::note_prefilled(RouterRun& run) {
   --waiting_runs_;
   if (WorkerState* worker = workers_.find(run.computing())) {
     worker->assigned_prompt_tokens -= run.assigned_tokens;
+    worker->prefilled_since_heard += run.assigned_tokens;
   }
 }
 

@@ -356,6 +356,13 @@ class RouterLimitTest : public RouterLoopTest {
       return false;
     }));
   }
+  static std::string ones(int tokens) {
+    std::string out = "1";
+    for (int i = 1; i < tokens; ++i) {
+      out += ",1";
+    }
+    return out;
+  }
 };
 
 TEST_F(RouterLimitTest, RefusesWhatWouldComeTooLateAndSaysWhenToComeBack) {
@@ -375,6 +382,23 @@ TEST_F(RouterLimitTest, RefusesWhatWouldComeTooLateAndSaysWhenToComeBack) {
   EXPECT_TRUE(p0->next<wire::Prefill>());
 }
 
+TEST_F(RouterLimitTest, APromptThatIsDoneNoLongerWaits) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  const auto first = post(R"(,"prompt":[)" + ones(600) + "]");
+  const auto prefill = p0->next<wire::Prefill>();
+  ASSERT_TRUE(prefill);
+  queue(*p0, 1'100);
+  const auto late = post();
+  ASSERT_TRUE(late->wait_done());
+  EXPECT_EQ(late->status(), 429);
+  p0->tokens(prefill->body.key, 0, {10}, wire::FinishReason::kStop);
+  ASSERT_TRUE(first->wait_done());
+  const auto served = post();
+  EXPECT_TRUE(p0->next<wire::Prefill>()) << "no heartbeat has come since";
+}
+
 TEST_F(RouterLimitTest, TakesTheWorkerThatIsInTime) {
   start();
   const auto p0 = worker(wire::Role::kPrefill, 0);
@@ -390,11 +414,7 @@ TEST_F(RouterLimitTest, RefusesNothingThatNothingWaitsBefore) {
   const auto p0 = worker(wire::Role::kPrefill, 0);
   const auto d0 = worker(wire::Role::kDecode, 0);
   queue(*p0, 0);
-  std::string prompt = "1";
-  for (int i = 0; i < 4'999; ++i) {
-    prompt += ",1";
-  }
-  const auto served = post(R"(,"prompt":[)" + prompt + "]");
+  const auto served = post(R"(,"prompt":[)" + ones(5'000) + "]");
   EXPECT_TRUE(p0->next<wire::Prefill>()) << "five seconds, but no other time would be better";
 }
 

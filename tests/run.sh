@@ -34,11 +34,13 @@ part() {
   shift
   say "$title"
   begin=$(date +%s)
-  "$@" || status=$?
+  "$@" > >(tee "$results/part.log") 2>&1 || status=$?
+  wait "$!"
   report+=("$(printf '%5.1f min  %s' "$(awk -v s=$(($(date +%s) - begin)) 'BEGIN{print s / 60}')" "$title")")
   if [ "$status" != 0 ] && [ "$failed" = "$before" ]; then
     failed=$((failed + 1))
     broken+=("$title")
+    { echo "---- $title, the end of its output"; tail -40 "$results/part.log"; } >>"$results/failures.txt"
   fi
   return "$status"
 }
@@ -131,7 +133,7 @@ real_clients() { ./dev test clients openai langchain litellm; }
 conformance() {
   local log="$results/conformance.log"
   ./dev test conformance >"$log" 2>&1 || {
-    grep -E '^FAIL|^conformance:' "$log" || tail -40 "$log"
+    tail -40 "$log"
     return 1
   }
   grep '^conformance:' "$log"

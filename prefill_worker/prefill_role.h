@@ -41,6 +41,7 @@ class PrefillRole final : public worker::Role {
   void fail_all(const Status& why) override;
   void on_stuck(bool stuck) override { agent_->set_stuck(stuck); }
   TimePoint last_transfer_turn() const override { return agent_->last_turn(); }
+  Duration prompts_waiting() const override;
   void describe_load(wire::Heartbeat& heartbeat) override;
 
  private:

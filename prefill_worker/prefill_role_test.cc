@@ -177,6 +177,25 @@ TEST_F(PrefillRoleTest, ShortPromptsShareAStepAndNoneIsOvertaken) {
   expect_all_free();
 }
 
+TEST_F(PrefillRoleTest, SaysHowLongThePromptsBehindTheFirstWillTake) {
+  start();
+  const wire::RunBody first = body(1, 300, 1);
+  prefill(first);
+  ASSERT_TRUE(until([&] { return router_.finished(first.key.request); }));
+  EXPECT_EQ(host_->role().prompts_waiting(), 0ms);
+  ASSERT_TRUE(until([&] { return beat().prefill_tokens_per_s > 0; }));
+  const double rate = beat().prefill_tokens_per_s;
+  host_->paused = true;
+  for (uint64_t n = 2; n <= 4; ++n) {
+    prefill(body(n, n == 2 ? 300 : 30, 1));
+  }
+  ASSERT_TRUE(until([&] { return beat().waiting == 3; }));
+  EXPECT_NEAR(to_seconds(host_->role().prompts_waiting()), 60 / rate, 1e-6);
+  host_->paused = false;
+  ASSERT_TRUE(until([&] { return router_.finished(body(4, 30, 1).key.request); }));
+  expect_all_free();
+}
+
 TEST_F(PrefillRoleTest, APromptStartsOnlyWhenAllItsBlocksFit) {
   HostSetup setup = prefill_setup();
   setup.blocks = 8;
@@ -215,6 +234,7 @@ TEST_F(PrefillRoleTest, RequestsForAFullDecodeWorkerDelayNobodyElse) {
   const wire::RunBody single = body(5, 50, 1);  // needs no decode worker
   prefill(single);
   ASSERT_TRUE(until([&] { return router_.finished(single.key.request); }));
+  EXPECT_EQ(host_->role().prompts_waiting(), 0ms) << "they wait for d0, which need not give way";
   d0_.answer = Receiver::Answer::kGrant;
   d0_.grant(d0_.reserves[0]);
   ASSERT_TRUE(until([&] { return d0_.commits.size() == 3; }));

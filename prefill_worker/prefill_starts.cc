@@ -52,6 +52,23 @@ size_t PrefillRole::next_to_start(size_t from, Parked& parked) const {
   return from;
 }
 
+Duration PrefillRole::prompts_waiting() const {
+  Parked parked = waiting_.empty() ? Parked() : parked_blocks();
+  int tokens = 0;
+  bool first = true;
+  for (const std::deque<SequenceId>* runs : {&computing_, &waiting_}) {
+    for (const SequenceId id : *runs) {
+      const PrefillRun& run = *runs_.at(id);
+      if (runs == &waiting_ && must_wait(run, parked)) {
+        return Duration(0);  // for a decode worker, which should rather hurry
+      }
+      tokens += std::exchange(first, false) ? 0 : run.sequence.pending();
+    }
+  }
+  const double rate = sizer_.tokens_per_second();
+  return rate > 0 ? from_seconds(tokens / rate) : Duration(0);
+}
+
 bool PrefillRole::try_start(PrefillRun& run) {
   const int size = run.sequence.size();
   const int window_blocks = window_need(run);

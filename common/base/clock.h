@@ -35,6 +35,9 @@ class FakeClock final : public Clock {
   std::atomic<int64_t> ns_{1'000'000'000};
 };
 
+inline Duration from_seconds(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
 inline double to_seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 inline double to_ms(Duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 

@@ -87,10 +87,7 @@ std::string limits_text(const Row& row, const auto& format) {
 }
 
 std::string integer_text(double value) { return std::to_string(static_cast<int64_t>(value)); }
-std::string seconds_text(double value) {
-  return format_duration(
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value)));
-}
+std::string seconds_text(double value) { return format_duration(from_seconds(value)); }
 std::string size_text(double value) { return format_size(static_cast<uint64_t>(value)); }
 
 Status wrong(const Row& row, std::string_view text) {

@@ -149,7 +149,7 @@ TEST_F(GuestsTest, ComesBackWhenTheOwnerIsGone) {
   table_.begin(kLender);
   run_step();
   EXPECT_EQ(guest_items_.load(), 0);
-  table_.forget(kLender);  // killed, and noticed
+  table_.release(kLender);  // killed, and noticed
   const TimePoint until = now() + kLimit;
   while (guest_items_ == 0 && now() < until) {
     run_step();
@@ -190,7 +190,7 @@ TEST_F(GuestsTest, ResultsAreTheSameHoweverTheOwnerComesAndGoes) {
     while (!stop) {
       table_.begin(kLender);
       burn(std::chrono::microseconds(random() % 300));
-      table_.forget(kLender);
+      table_.release(kLender);
       burn(std::chrono::microseconds(random() % 700));
     }
   });

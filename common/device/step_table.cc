@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -23,6 +24,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 struct alignas(kCacheLine) Slot {
   std::atomic<uint32_t> running;
   std::atomic<int64_t> ended_ns;  // of the steady clock, which all processes share; 0: never
+  std::atomic<int64_t> waiting_ns;
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
@@ -124,11 +126,29 @@ void StepTable::end(int slot, TimePoint now) {
   line.running.store(0, std::memory_order_release);  // whoever sees it sees the time, too
 }
 
-void StepTable::forget(int slot) {
+void StepTable::release(int slot) {
   BATON_CHECK(slot >= 0 && slot < kMaxSlots, "a slot of the table");
   Slot& line = layout_->lines[static_cast<size_t>(slot)];
+  line.waiting_ns.store(0, std::memory_order_relaxed);
   line.ended_ns.store(0, std::memory_order_relaxed);
   line.running.store(0, std::memory_order_release);
+}
+
+void StepTable::set_waiting(int slot, Duration waiting) {
+  BATON_CHECK(slot >= 0 && slot < kMaxSlots, "a slot of the table");
+  layout_->lines[static_cast<size_t>(slot)].waiting_ns.store(waiting.count(),
+                                                             std::memory_order_relaxed);
+}
+
+Duration StepTable::longest_waiting(int own_slot) const {
+  int64_t longest = 0;
+  for (int slot = 0; slot < kMaxSlots; ++slot) {
+    if (slot != own_slot) {
+      const Slot& line = layout_->lines[static_cast<size_t>(slot)];
+      longest = std::max(longest, line.waiting_ns.load(std::memory_order_relaxed));
+    }
+  }
+  return Duration(longest);
 }
 
 bool StepTable::running(int slot) const {

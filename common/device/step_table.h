@@ -3,8 +3,9 @@
 // Which workers of one machine run a step at this moment: a small table in memory that `baton up`
 // makes and the workers that it starts share. Each worker writes one line of it, its own, and reads
 // those of others before it uses their CPUs (compute_team.h). There is no lock in it. A worker that
-// is killed in a step leaves its line marked; who notices the death clears it with forget(), and
-// until then nobody uses that worker's CPUs.
+// is killed in a step leaves its line marked; who notices the death clears it with release(), and
+// until then nobody uses that worker's CPUs. A line also tells how much work waits at its worker,
+// so that others may give way.
 //
 // The memory is a sealed memfd: nobody can shorten it under a reader. Whatever its words hold, a
 // reader only ever takes a worker for busy or for idle.
@@ -39,8 +40,12 @@ class StepTable final {
   // For the owner of a slot, 0..kMaxSlots-1: its step begins or has ended. Both may be repeated.
   void begin(int slot);
   void end(int slot, TimePoint now);
-  // The owner of the slot is gone.
-  void forget(int slot);
+  // The owner's CPUs are free at once: it gives way until its next step, or it is gone.
+  void release(int slot);
+  // For the owner: how long it will take to do what waits behind its step.
+  void set_waiting(int slot, Duration waiting);
+  // The longest of all other slots.
+  Duration longest_waiting(int own_slot) const;
 
   bool running(int slot) const;
   // No step runs, and none has run for `quiet`. Of a slot that has never had a step: true.

@@ -52,9 +52,27 @@ TEST_F(StepTableTest, AnotherProcessSeesTheSteps) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(table_.running(0));
-  table_.forget(0);
+  table_.release(0);
   EXPECT_FALSE(table_.running(0));
   EXPECT_TRUE(table_.idle(0, 1h, clock_.now()));
+}
+
+TEST_F(StepTableTest, TellsTheLongestThatWaitsElsewhere) {
+  EXPECT_EQ(table_.longest_waiting(0), 0ms);
+  table_.set_waiting(1, 300ms);
+  table_.set_waiting(StepTable::kMaxSlots - 1, 200ms);
+  EXPECT_EQ(table_.longest_waiting(0), 300ms);
+  EXPECT_EQ(table_.longest_waiting(1), 200ms);
+  table_.release(1);
+  EXPECT_EQ(table_.longest_waiting(0), 200ms);
+}
+
+TEST_F(StepTableTest, AnOwnerThatGivesWayIsIdleAtOnce) {
+  table_.begin(1);
+  table_.end(1, clock_.now());
+  EXPECT_FALSE(table_.idle(1, 3ms, clock_.now()));
+  table_.release(1);
+  EXPECT_TRUE(table_.idle(1, 3ms, clock_.now()));
 }
 
 TEST_F(StepTableTest, NobodyCanShortenIt) {

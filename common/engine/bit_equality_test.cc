@@ -137,7 +137,7 @@ TEST_P(BitEqualityTest, HoweverManyThreadsTakePart) {
     while (!stop) {
       steps.begin(kOwner);
       std::this_thread::sleep_for(random.next() % 200 * 1us);
-      steps.forget(kOwner);
+      steps.release(kOwner);
       std::this_thread::sleep_for(random.next() % 500 * 1us);
     }
   });

@@ -41,6 +41,10 @@ class Role {
   // When the thread that hands KV over last went round.
   virtual TimePoint last_transfer_turn() const = 0;
 
+  // How long the prompts that wait behind the one in progress will take; workers that lend their
+  // CPUs may give way to them.
+  virtual Duration prompts_waiting() const { return Duration(0); }
+
   // Fills in what the role knows; the loop adds the rest.
   virtual void describe_load(wire::Heartbeat& heartbeat) = 0;
 };

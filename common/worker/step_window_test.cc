@@ -5,9 +5,7 @@
 namespace baton::worker {
 namespace {
 
-TimePoint at(double seconds) {
-  return TimePoint(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)));
-}
+TimePoint at(double seconds) { return TimePoint(from_seconds(seconds)); }
 
 StepRecord step(double ended, double seconds, int prompt_tokens, int decode_tokens,
                 double roofline = 0) {

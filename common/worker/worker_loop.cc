@@ -11,6 +11,7 @@
 
 #include "common/base/log.h"
 #include "common/base/stop_signal.h"
+#include "common/worker/give_way.h"
 
 namespace baton::worker {
 
@@ -75,6 +76,12 @@ void WorkerLoop::raise_peak(const model::MachineProbe& reached) {
 }
 
 void WorkerLoop::start_step(Role& role) {
+  if (options_.steps != nullptr) {
+    options_.steps->set_waiting(options_.slot, role.prompts_waiting());
+  }
+  if (clock_.now() < next_step_) {
+    return;
+  }
   std::unique_ptr<engine::BatchPlan> plan = role.plan_step();
   if (plan == nullptr) {
     return;
@@ -106,6 +113,19 @@ void WorkerLoop::finish_step(Role& role) {
   health_.step_running = false;
   observe_step(output->seconds, output->borrowed_seconds);
   role.on_step_done(std::move(*output));
+  give_way();
+}
+
+void WorkerLoop::give_way() {
+  if (options_.steps == nullptr || step_.prompt_tokens > 0) {
+    return;
+  }
+  const Duration pause = pause_for_prompts(from_seconds(step_.seconds),
+                                           options_.steps->longest_waiting(options_.slot));
+  if (pause > Duration(0)) {
+    options_.steps->release(options_.slot);
+    next_step_ = clock_.now() + pause;
+  }
 }
 
 void WorkerLoop::observe_step(double seconds, double borrowed_seconds) {
@@ -235,7 +255,8 @@ void WorkerLoop::wait() {
   if (!health_.draining && options_.stop_fd >= 0) {
     fds.push_back(options_.stop_fd);
   }
-  wire::wait_readable(fds, next_tick_);
+  const bool pausing = next_step_ > clock_.now();
+  wire::wait_readable(fds, pausing ? std::min(next_step_, next_tick_) : next_tick_);
   waker_.clear();
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/base/bounded_queue.h"
 #include "common/base/clock.h"
+#include "common/device/step_table.h"
 #include "common/engine/engine.h"
 #include "common/engine/step_cost.h"
 #include "common/kv_cache/block_pools.h"
@@ -53,9 +54,11 @@ class WorkerLoop {
     Duration drain_limit = 30s;
     // After the drain's limit: for what was failed to let go of its blocks.
     Duration drain_grace = 5s;
-    Duration stuck_after = 1s;  // a step without a layer's end
-    bool prompts_only = false;  // a prefill worker: its single tokens are prompts, too
-    int stop_fd = -1;           // readable when the process is asked to stop (signalfd)
+    Duration stuck_after = 1s;           // a step without a layer's end
+    bool prompts_only = false;           // a prefill worker: its single tokens are prompts, too
+    int stop_fd = -1;                    // readable when the process is asked to stop (signalfd)
+    device::StepTable* steps = nullptr;  // of the workers that lend each other their CPUs
+    int slot = 0;                        // its own there
   };
   WorkerLoop(Options options, const Clock& clock, engine::Engine& engine,
              kv_cache::BlockPools& blocks, RouterLinks& links, metrics::Registry& registry,
@@ -81,6 +84,7 @@ class WorkerLoop {
   void start_step(Role& role);
   void observe_step(double seconds, double borrowed_seconds);
   void finish_step(Role& role);
+  void give_way();
   void tick(Role& role);
   void watch_step(Role& role, TimePoint now);
   void describe_blocks(wire::Heartbeat& heartbeat) const;
@@ -100,6 +104,7 @@ class WorkerLoop {
   StepRecord step_;  // the running one
   engine::StepCost step_cost_;
   StepWindow recent_steps_;
+  TimePoint next_step_{};     // not before
   model::MachineProbe peak_;  // the highest so far
   int probes_left_ = 3;
   TimePoint next_probe_{};

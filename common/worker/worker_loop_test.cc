@@ -56,6 +56,7 @@ class BookRole final : public Role {
   }
   void on_stuck(bool stuck) override { stuck_seen = stuck_seen || stuck; }
   TimePoint last_transfer_turn() const override { return TimePoint(transfer_turn.load()); }
+  Duration prompts_waiting() const override { return 700ms; }
   void describe_load(wire::Heartbeat& heartbeat) override { heartbeat.waiting = 42; }
 
   std::atomic<int> messages{0}, lost{0}, wakes{0}, timers{0}, steps{0}, failed_all{0};
@@ -92,6 +93,8 @@ class WorkerLoopTest : public testing::Test {
     options.drain_limit = drain_limit;
     options.drain_grace = drain_grace;
     options.stop_fd = stop_pipe_[0];
+    options.steps = &steps_;
+    options.slot = 3;
     loop_ = std::make_unique<WorkerLoop>(options, clock_, host_.engine(), host_.blocks(),
                                          host_.links(), host_.env().registry, host_.env().waker);
     thread_ = std::jthread([this] {
@@ -123,11 +126,19 @@ class WorkerLoopTest : public testing::Test {
   wire::Context context_;
   FakeRouter router_;
   RoleHost host_;
+  device::StepTable steps_ = device::StepTable::create().value();
   std::array<int, 2> stop_pipe_{};
   std::unique_ptr<WorkerLoop> loop_;
   std::jthread thread_;
   std::atomic<bool> done_{false};
 };
+
+TEST_F(WorkerLoopTest, TellsOtherWorkersWhatWaits) {
+  start();
+  ASSERT_TRUE(registered());
+  EXPECT_EQ(steps_.longest_waiting(0), 700ms);
+  EXPECT_EQ(steps_.longest_waiting(3), 0ms) << "its own";
+}
 
 TEST_F(WorkerLoopTest, RegistersAndReportsItsLoad) {
   start();

@@ -93,7 +93,7 @@ Result<std::optional<device::StepTable>> join_lending(const config::Config& conf
     log_warn("CPUs are not lent", {{"reason", table.status().message()}});
     return std::optional<device::StepTable>();
   }
-  table->forget(lending.slot);  // what a life before may have left
+  table->release(lending.slot);  // what a life before may have left
   team.slot = lending.slot;
   for (const config::LentCpu& lent : lending.borrowed) {
     team.borrowed.push_back({.cpu = lent.cpu, .idle = lent.idle});
@@ -193,7 +193,9 @@ Status run(const config::Startup& startup, config::Role role, int stop_fd,
                    .drain_limit = config.workers.drain,
                    .stuck_after = config::scaled(config, 1s),
                    .prompts_only = role == config::Role::kPrefill,
-                   .stop_fd = stop_fd},
+                   .stop_fd = stop_fd,
+                   .steps = options.team.steps,
+                   .slot = options.team.slot},
                   clock, *engine, blocks, links, registry, waker);
   ProbeLimits limits;
   limits.loop_stuck = config::scaled(config, limits.loop_stuck);

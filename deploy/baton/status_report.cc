@@ -32,8 +32,7 @@ int watch(const StatusOptions& options, ServerAccess server) {
       },
       .out = std::cout,
       .err = std::cerr};
-  const auto interval =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*options.watch_s));
+  const auto interval = from_seconds(*options.watch_s);
   return watch_status(interval, options.json, parts);
 }
 

@@ -119,7 +119,7 @@ class UpWatch final : public ClusterWatch {
     // Perhaps in the middle of a step: others could not use its CPUs until it is back.
     const std::optional<int> slot = config::lending_slot(plan_.config, name);
     if (steps_ != nullptr && slot) {
-      steps_->forget(*slot);
+      steps_->release(*slot);
     }
   }
 

@@ -6,8 +6,8 @@
 #             disaggregated and colocated
 #   faults    workers killed and stopped under load: how soon that is noticed, how soon streams go
 #             on; not part of "all"
-#   overload [RATE]  goodput at RATE and at twice of it, without and with router.slo_ttft; not part
-#             of "all"
+#   overload [RATE]  goodput below RATE, there and at twice of it, without and with router.slo_ttft;
+#             not part of "all"
 #   soak      ten minutes of load under kills, stops, restarts and clients that leave
 #             (tests/e2e/soak.py --help for its length and seed); not part of "all"
 #   router [FLAGS]  the router's own work with a worker that answers at once, beside nginx (router
@@ -79,8 +79,8 @@ loads() { # loads URL RATE SHARE...
 # Without the limit requests wait for ever longer; with it those that are let in are in time.
 overload() { # overload [RATE]: of a load that the cluster just bears
   local rate=${1:-4}
-  with_cluster deploy/local.yaml loads "$rate" 1 2
-  with_cluster "deploy/local.yaml --set router.slo_ttft=1s" loads "$rate" 1 2
+  with_cluster deploy/local.yaml loads "$rate" 0.5 0.75 1 2
+  with_cluster "deploy/local.yaml --set router.slo_ttft=1s" loads "$rate" 0.5 0.75 1 2
 }
 
 faults() { run "$baton" bench faults --model "$model"; }

@@ -14,11 +14,7 @@ namespace {
 constexpr double kLeastRequests = 20;
 constexpr int kWarmupClients = 4;
 
-Duration seconds(double s) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
-}
-
-Duration milliseconds(double ms) { return seconds(ms / 1000); }
+Duration milliseconds(double ms) { return from_seconds(ms / 1000); }
 
 }  // namespace
 
@@ -27,7 +23,7 @@ BenchSession::BenchSession(const ServeBenchOptions& options, ServerSetup setup,
     : options_(options),
       trace_(std::move(trace)),
       around_(std::move(around)),
-      probe_(around_.port, seconds(options.request_timeout_s), around_.stopped) {
+      probe_(around_.port, from_seconds(options.request_timeout_s), around_.stopped) {
   report_.options = options;
   report_.setup = std::move(setup);
 }
@@ -86,7 +82,7 @@ Status BenchSession::warm_up() {
 LoadSpec BenchSession::spec_for(double load, Measurement& m) const {
   LoadSpec spec;
   spec.slo = {milliseconds(options_.slo_ttft_ms), milliseconds(options_.slo_tpot_ms)};
-  spec.request_timeout = seconds(options_.request_timeout_s);
+  spec.request_timeout = from_seconds(options_.request_timeout_s);
   const PromptMaker prompts(around_.random.next());
   spec.make_call = [this, prompts](const PlannedRequest& planned, uint64_t number) {
     const std::string text = prompts.text(planned, number, report_.setup.scale);
@@ -95,7 +91,7 @@ LoadSpec BenchSession::spec_for(double load, Measurement& m) const {
   };
   const double duration = options_.duration_s > 0 ? options_.duration_s
                                                   : (options_.requests > 0 ? 0 : kDefaultDurationS);
-  spec.window = seconds(duration);
+  spec.window = from_seconds(duration);
   m.load = load;
   return spec;
 }
@@ -111,7 +107,7 @@ void BenchSession::plan_arrivals(double load, LoadSpec& spec, Measurement& m) co
   }
   if (options_.trace.empty()) {
     if (options_.search && spec.window > Duration::zero()) {
-      spec.window = std::max(spec.window, seconds(kLeastRequests / load));
+      spec.window = std::max(spec.window, from_seconds(kLeastRequests / load));
     }
     spec.arrivals = plan_poisson({load, spec.window, requests, input, output, options_.seed});
     m.offered_rps = load;
@@ -127,7 +123,7 @@ void BenchSession::plan_arrivals(double load, LoadSpec& spec, Measurement& m) co
   if (count > 0 && (all || spec.window == Duration::zero())) {
     const double last_s = to_seconds(spec.arrivals.back().offset);
     const auto n = static_cast<double>(count);
-    spec.window = seconds(count > 1 ? last_s * n / (n - 1) : last_s);
+    spec.window = from_seconds(count > 1 ? last_s * n / (n - 1) : last_s);
   }
   if (!options_.trace.empty() && spec.window > Duration::zero()) {
     m.offered_rps = static_cast<double>(count) / to_seconds(spec.window);

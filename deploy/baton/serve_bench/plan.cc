@@ -33,7 +33,7 @@ std::vector<PlannedRequest> plan_poisson(const PoissonOptions& options) {
   double at_s = 0;
   while (options.requests == 0 || plan.size() < options.requests) {
     at_s -= std::log(uniform(arrivals)) / options.rate;
-    const auto offset = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(at_s));
+    const auto offset = from_seconds(at_s);
     if (options.window > Duration::zero() && offset >= options.window) {
       break;
     }

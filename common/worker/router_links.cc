@@ -95,14 +95,15 @@ void RouterLinks::handle(Link& link, wire::Message message) {
   if (const auto* welcome = std::get_if<wire::Welcome>(&message)) {
     link.silent_since = TimePoint{};
     if (!welcome->accepted) {
-      if (refusal_ != welcome->reason) {
+      if (link.router.value != 0) {  // and with the worker its runs
+        log_warn("router has given this worker up; it registers again",
+                 {{"router", link.address}, {"reason", welcome->reason}});
+        lose(link);
+      } else if (refusal_ != welcome->reason) {
         log_error("router refused this worker",
                   {{"router", link.address}, {"reason", welcome->reason}});
       }
       refusal_ = welcome->reason;
-      if (link.router.value != 0) {
-        lose(link);  // it gave this worker up, and with it the runs: register anew
-      }
       return;
     }
     refusal_.clear();

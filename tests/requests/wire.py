@@ -34,7 +34,8 @@ class Connection:
     def __init__(self, address, tls=None, slow=False, timeout=30.0):
         self._socket = socket.socket()
         if slow:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            # A window below two segments of the loopback makes the kernel wait for its timers.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         self._socket.settimeout(timeout)
         self._socket.connect(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -4,27 +4,17 @@ so that one that comes back is found where it was, and with as many routers as a
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import tempfile
 
 import metrics
 from client import Client
 from cluster import BIN, MODEL, alive, shm_files, shm_files_in_use, wait_until
+from ports import free_port
 from prompts import ROOT
 
 HOST = "127.0.0.1"
-
-
-def free_port():
-    """Below those that the kernel gives to outgoing connections."""
-    while True:
-        port = random.randrange(20000, 32000)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind((HOST, port))
-            return port
 
 
 class Daemons:

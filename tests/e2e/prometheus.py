@@ -4,13 +4,13 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import tempfile
 import urllib.parse
 import urllib.request
 
 from cluster import wait_until
+from ports import free_port
 from prompts import ROOT
 
 TOOLS = os.path.join(ROOT, "build", "tools", "prometheus")
@@ -20,12 +20,6 @@ DEPLOY = os.path.join(ROOT, "deploy", "prometheus")
 def promtool(*arguments, text=None, cwd=DEPLOY):
     return subprocess.run([os.path.join(TOOLS, "promtool"), *arguments], input=text, cwd=cwd,
                           capture_output=True, text=True, timeout=60)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Prometheus:

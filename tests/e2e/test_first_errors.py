@@ -18,6 +18,7 @@ import prompts
 from client import Background, Client
 from cluster import BIN, MODEL, alive, descendants, shm_files, shm_files_in_use, wait_until
 from places import ROOT, Place, copy_checkout, group_files, installed_without
+from ports import free_port
 
 ROW = re.compile(r"^\| ([^|]+) \| (`+) ?(.+?) ?\2 \|", re.M)
 
@@ -41,12 +42,6 @@ def shown(situation, output):
 
 def cpu(flags):
     return f"processor\t: 0\nflags\t\t: fpu sse2 {flags}\n\n"
-
-
-def free_port():
-    with socket.socket() as some:
-        some.bind(("127.0.0.1", 0))
-        return some.getsockname()[1]
 
 
 class FirstErrors(unittest.TestCase):

@@ -12,13 +12,8 @@ import tempfile
 import unittest
 
 from cluster import BIN, MODEL, POOL, wait_until
+from ports import free_port
 from prompts import ROOT
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class TlsTest(unittest.TestCase):

@@ -18,7 +18,8 @@ sys.path[:0] = [str(HERE), str(ROOT / "tests" / "e2e")]
 os.environ["BATON_BIN"] = str(ROOT / "build" / "coverage" / "bin")
 
 from answers import try_clients  # noqa: E402
-from scenes import SCENES, free_port, running  # noqa: E402
+from ports import free_port  # noqa: E402
+from scenes import SCENES, running  # noqa: E402
 
 BUILD = ROOT / "build" / "coverage"
 FOLDERS = ("common/http", "router")

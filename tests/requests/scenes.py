@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import tiny_model
 from cluster import BIN, MODEL, Cluster, alive, wait_until
+from ports import free_port
 from prompts import ROOT
 
 TINY = os.path.join(ROOT, "tests", "data", "models", "tiny_f32.gguf")
@@ -120,12 +121,6 @@ class Programs(Cluster):
             print(text[-20_000:])
         if kind is None and any(statuses.values()):
             raise AssertionError(f"the programs ended with {statuses}")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def make_certificate(folder):

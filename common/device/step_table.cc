@@ -97,16 +97,16 @@ StepTable::StepTable(StepTable&& other) noexcept
 
 StepTable& StepTable::operator=(StepTable&& other) noexcept {
   if (this != &other) {
-    release();
+    unmap();
     layout_ = std::exchange(other.layout_, nullptr);
     fd_ = std::move(other.fd_);
   }
   return *this;
 }
 
-StepTable::~StepTable() { release(); }
+StepTable::~StepTable() { unmap(); }
 
-void StepTable::release() {
+void StepTable::unmap() {
   if (layout_ != nullptr) {
     munmap(layout_, kBytes);
   }

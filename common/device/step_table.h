@@ -54,7 +54,7 @@ class StepTable final {
  private:
   struct Layout;
   StepTable(Layout* layout, FileDescriptor fd) : layout_(layout), fd_(std::move(fd)) {}
-  void release();
+  void unmap();
 
   Layout* layout_ = nullptr;
   FileDescriptor fd_;

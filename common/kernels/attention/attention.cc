@@ -25,10 +25,8 @@ AttentionTile tile_of(device::Isa isa) {
 int padded_columns(int head_dim) { return (head_dim + 31) / 32 * 32; }
 
 AttentionTile tile_of(device::Isa isa, Arithmetic arithmetic) {
-  // Tiles are as quick as any.
-  const bool fast =
-      arithmetic == Arithmetic::kFast && isa == device::Isa::kAvx512 && has_fast_arithmetic(isa);
-  return fast ? kAttentionTileFast : tile_of(isa);
+  const bool dot = isa == device::Isa::kAvx512 && has_bf16_dot(arithmetic);
+  return dot ? kAttentionTileAvx512Dot : tile_of(isa);
 }
 
 void check(const AttentionParams& params, int row_end) {

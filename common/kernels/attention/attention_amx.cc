@@ -5,6 +5,7 @@ namespace baton::kernels {
 namespace {
 
 struct Hardware {
+  static constexpr bool kChainOrder = false;
   static void multiply(const TileArgs& args, TileRows& rows) { amx_multiply(args, rows); }
   static void release() { amx_release(); }
 };

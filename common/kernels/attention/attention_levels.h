@@ -39,8 +39,8 @@ struct AttentionTile {
 extern const AttentionTile kAttentionTileScalar;
 extern const AttentionTile kAttentionTileAvx2;
 extern const AttentionTile kAttentionTileAvx512;
+extern const AttentionTile kAttentionTileAvx512Dot;  // as avx512_dot() (matmul/level_kernels.h)
 extern const AttentionTile kAttentionTileAmx;
-extern const AttentionTile kAttentionTileFast;  // needs AVX512_BF16
 
 // The loops around a tile; a parameter so that they run with emulated hardware, too.
 void attention_with(const AttentionTile& tile, const AttentionParams& params, int row_begin,

@@ -14,7 +14,7 @@
 namespace baton::kernels {
 
 // Unit::multiply(const TileArgs&, TileRows&) and Unit::release() are amx_multiply and amx_release,
-// or an emulation of them.
+// or what stands for them; kChainOrder says that it wants queries and probabilities in chain order.
 template <class L, class Unit>
 class TileProducts {
  public:
@@ -33,11 +33,19 @@ class TileProducts {
       std::memcpy(out, t.params.q + static_cast<size_t>(row) * t.params.q_stride + head * dim,
                   sizeof(uint16_t) * static_cast<size_t>(dim));
       std::memset(out + dim, 0, sizeof(uint16_t) * static_cast<size_t>(t.scratch.columns - dim));
+      if constexpr (Unit::kChainOrder) {
+        L::copy_in_chain_order(out, t.scratch.columns, out);
+      }
     }
   }
 
   [[gnu::always_inline]] static void store(float* scores, int j, F p) {
-    L::store_rounded_bf16(reinterpret_cast<uint16_t*>(scores) + j, p);
+    uint16_t* out = reinterpret_cast<uint16_t*>(scores) + j;
+    if constexpr (Unit::kChainOrder) {
+      L::store_rounded_bf16_in_chain_order(out, p);
+    } else {
+      L::store_rounded_bf16(out, p);
+    }
   }
 
   void scores(const Work& t, const Group& group, int column) {

@@ -16,6 +16,7 @@ namespace baton::kernels {
 namespace {
 
 struct EmulatedUnit {
+  static constexpr bool kChainOrder = false;
   // Tile state lives as long as the hardware's: from one configuration to the next.
   static void multiply(const TileArgs& args, TileRows& configured) {
     EmulatedTiles tiles;

@@ -84,11 +84,28 @@ struct Avx512Lanes {
     const F rounded = odd_bf16(sum);
     return select(is_nan(v), from_bits(_mm512_set1_epi32(0x7FC00000)), rounded);
   }
+  // Chain order, in which VDPBF16PS takes elements (matmul_avx512_bf16.cc): 2, 0, 3, 1 of each
+  // four.
+  [[gnu::always_inline]] static __m512i chain_order(__m512i words) {
+    const __m128i order = _mm_setr_epi8(4, 5, 0, 1, 6, 7, 2, 3, 12, 13, 8, 9, 14, 15, 10, 11);
+    return _mm512_shuffle_epi8(words, _mm512_broadcast_i32x4(order));
+  }
+  // `count` is a multiple of 32.
+  [[gnu::always_inline]] static void copy_in_chain_order(const uint16_t* in, int count,
+                                                         uint16_t* out) {
+    for (int i = 0; i < count; i += 32) {
+      _mm512_storeu_si512(out + i, chain_order(_mm512_loadu_si512(in + i)));
+    }
+  }
   [[gnu::always_inline]] static __m256i high_halves(F v) {
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits(v), 16));
   }
   [[gnu::always_inline]] static void store_rounded_bf16(uint16_t* p, F v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), high_halves(v));
+  }
+  [[gnu::always_inline]] static void store_rounded_bf16_in_chain_order(uint16_t* p, F v) {
+    const __m512i ordered = chain_order(_mm512_castsi256_si512(high_halves(v)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_castsi512_si256(ordered));
   }
   [[gnu::always_inline]] static void store_bf16(uint16_t* p, F v) {
     store_rounded_bf16(p, round_bf16(v));

@@ -43,20 +43,27 @@ struct StoreSink {
   }
 };
 
-template <typename Round, int kRows>
-struct DotSink {
-  Round round;
-  const float* x;
-  F32 even[kRows];
-  F32 odd[kRows];
-  BATON_INLINE void pair(int p, F32 e, F32 o) {
-    round.in_place(e, o);
+// The sums of one block; activations are widened.
+struct FmaDot {
+  static constexpr ptrdiff_t kRowBytes = kWideRowBytes;
+  static constexpr ptrdiff_t kBlockBytes = 32 * sizeof(float);
+
+  template <typename Round, int kRows>
+  struct Sink {
+    Round round;
+    const std::byte* x;
+    F32 even[kRows];
+    F32 odd[kRows];
+    BATON_INLINE void pair(int p, F32 e, F32 o) {
+      round.in_place(e, o);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      even[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r * kWideRow + 2 * p]), e, even[r]);
-      odd[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r * kWideRow + 2 * p + 1]), o, odd[r]);
+      for (int r = 0; r < kRows; ++r) {
+        const float* row = reinterpret_cast<const float*>(x + r * kRowBytes);
+        even[r] = _mm512_fmadd_ps(_mm512_set1_ps(row[2 * p]), e, even[r]);
+        odd[r] = _mm512_fmadd_ps(_mm512_set1_ps(row[2 * p + 1]), o, odd[r]);
+      }
     }
-  }
+  };
 };
 
 BATON_INLINE F32 nibble_table() {
@@ -242,7 +249,7 @@ void expand_blocks(const std::byte* packed, int blocks, uint32_t* out) {
   }
 }
 
-template <typename Round, typename Block, int kRows>
+template <typename Round, typename Dot, typename Block, int kRows>
 void few_rows_of(const FewRowsArgs& args) {
   const auto* b = reinterpret_cast<const uint8_t*>(args.panel);
   F32 sum[kRows];
@@ -252,8 +259,9 @@ void few_rows_of(const FewRowsArgs& args) {
   }
   for (int block = 0; block < args.blocks; ++block, b += Block::kBytes) {
     fetch_ahead<Block>(b);
-    DotSink<Round, kRows> sink;
-    sink.x = args.x + (block / kChunkBlocks) * kRows * kWideRow + (block % kChunkBlocks) * 32;
+    typename Dot::template Sink<Round, kRows> sink;
+    sink.x = args.x + (block / kChunkBlocks) * kRows * Dot::kRowBytes +
+             (block % kChunkBlocks) * Dot::kBlockBytes;
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       sink.even[r] = _mm512_setzero_ps();
@@ -271,46 +279,46 @@ void few_rows_of(const FewRowsArgs& args) {
   }
 }
 
-template <typename Round, typename Block>
+template <typename Round, typename Dot, typename Block>
 void few_rows_any(const FewRowsArgs& args) {
   switch (args.rows) {
     case 1:
-      return few_rows_of<Round, Block, 1>(args);
+      return few_rows_of<Round, Dot, Block, 1>(args);
     case 2:
-      return few_rows_of<Round, Block, 2>(args);
+      return few_rows_of<Round, Dot, Block, 2>(args);
     case 3:
-      return few_rows_of<Round, Block, 3>(args);
+      return few_rows_of<Round, Dot, Block, 3>(args);
     case 4:
-      return few_rows_of<Round, Block, 4>(args);
+      return few_rows_of<Round, Dot, Block, 4>(args);
   }
 }
 constexpr int kMaxFewRows = 4;
 
-template <typename Round>
+template <typename Round, typename Dot>
 void few_rows(WeightFormat format, const FewRowsArgs& args) {
   switch (format) {
     case WeightFormat::kQ4:
-      return few_rows_any<Round, Q4Block>(args);
+      return few_rows_any<Round, Dot, Q4Block>(args);
     case WeightFormat::kQ4Symmetric:
-      return few_rows_any<Round, Q4SymmetricBlock>(args);
+      return few_rows_any<Round, Dot, Q4SymmetricBlock>(args);
     case WeightFormat::kQ8:
-      return few_rows_any<Round, Q8Block>(args);
+      return few_rows_any<Round, Dot, Q8Block>(args);
     case WeightFormat::kK4:
-      return few_rows_any<Round, K4Block>(args);
+      return few_rows_any<Round, Dot, K4Block>(args);
     case WeightFormat::kK5:
-      return few_rows_any<Round, K5Block>(args);
+      return few_rows_any<Round, Dot, K5Block>(args);
     case WeightFormat::kK6:
-      return few_rows_any<Round, K6Block>(args);
+      return few_rows_any<Round, Dot, K6Block>(args);
     case WeightFormat::kQ5:
-      return few_rows_any<Round, Q5Block>(args);
+      return few_rows_any<Round, Dot, Q5Block>(args);
     case WeightFormat::kQ5Symmetric:
-      return few_rows_any<Round, Q5SymmetricBlock>(args);
+      return few_rows_any<Round, Dot, Q5SymmetricBlock>(args);
     case WeightFormat::kN4:
-      return few_rows_any<Round, N4Block>(args);
+      return few_rows_any<Round, Dot, N4Block>(args);
     case WeightFormat::kN4Sub:
-      return few_rows_any<Round, N4SubBlock>(args);
+      return few_rows_any<Round, Dot, N4SubBlock>(args);
     case WeightFormat::kMx4:
-      return few_rows_any<Round, Mx4Block>(args);
+      return few_rows_any<Round, Dot, Mx4Block>(args);
     case WeightFormat::kBf16Panels:
       return;
   }

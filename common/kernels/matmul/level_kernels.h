@@ -14,17 +14,19 @@ namespace baton::kernels {
 
 struct MatmulParams;
 
-// Activations are widened to f32 once per call and laid out so that the rows of a chunk of K have
-// constant distances: [chunks][rows][kWideRow] floats, of which the first 32 * blocks count. The
+// Activations are arranged once per call as a level reads them, [chunks][rows], so that the rows of
+// a chunk of K have constant distances; only the first 32 * blocks elements of a chunk count. The
 // padding keeps rows of a power-of-two length from meeting in one cache set.
 inline constexpr int kChunkBlocks = 8;
 inline constexpr int kChunkK = 32 * kChunkBlocks;
-inline constexpr int kWideRow = kChunkK + 16;
+// Most levels widen them to f32.
+inline constexpr int kWideRow = kChunkK + 16;  // floats
+inline constexpr size_t kWideRowBytes = kWideRow * sizeof(float);
 
 struct MultiplyArgs {
   const uint32_t* weights[2] = {nullptr, nullptr};  // bf16 blocks of one or two panels
   int blocks = 0;                                   // <= kChunkBlocks
-  const float* x = nullptr;                         // [rows, kWideRow]
+  const std::byte* x = nullptr;                     // [rows], row_bytes apart
   int rows = 0;
   float* y = nullptr;  // [rows, y_stride]; 16 or 32 columns are added to
   int y_stride = 0;
@@ -36,7 +38,7 @@ struct MultiplyArgs {
 struct FewRowsArgs {
   const std::byte* panel = nullptr;  // packed blocks
   int blocks = 0;                    // all of K
-  const float* x = nullptr;          // [chunks, rows, kWideRow]
+  const std::byte* x = nullptr;      // [chunks, rows], row_bytes apart
   int rows = 0;                      // <= max_few_rows
   float* y = nullptr;                // [rows, y_stride]; 16 columns are written
   int y_stride = 0;
@@ -46,8 +48,9 @@ struct FewRowsArgs {
 inline constexpr size_t kFetchAheadBytes = 3072;
 
 struct LevelKernels {
-  // f32 of `count` (a multiple of 32) bf16 values.
-  void (*widen)(const uint16_t* x, int count, float* out);
+  // `count` (a multiple of 32, at most kChunkK) bf16 values to where a row of a chunk lies.
+  void (*arrange)(const uint16_t* x, int count, std::byte* out);
+  size_t row_bytes;
   // Packed blocks to bf16 blocks. Not for kBf16Panels.
   void (*expand)(WeightFormat format, const std::byte* packed, int blocks, uint32_t* out);
   void (*multiply)(const MultiplyArgs& args);
@@ -60,8 +63,14 @@ struct LevelKernels {
 LevelKernels scalar_matmul_kernels();
 LevelKernels avx2_matmul_kernels();
 LevelKernels avx512_matmul_kernels();
-// The same bits, some percent faster; needs AVX512_BF16.
+// The same bits, expansion some percent faster; needs AVX512_BF16.
 LevelKernels avx512_bf16_matmul_kernels();
+// With VDPBF16PS in place of two FMAs. Needs AVX512_BF16, and gives the same bits where
+// dot_is_canonical().
+LevelKernels avx512_dot_matmul_kernels();
+// Whether VDPBF16PS of this CPU is fma(low, low, fma(high, high, sum)), which its manual says and
+// not every CPU does. Compares once some thousand results. Needs AVX512_BF16.
+bool dot_is_canonical();
 
 // y of one or two panels for all rows with tiles; `weights` are bf16 blocks of 16 rows, as panels
 // have them or (attention) columns of wider rows. Adds to y where
@@ -87,6 +96,8 @@ struct TileRows {
 void amx_multiply(const TileArgs& args, TileRows& configured);
 // Ends the use of tiles, which else cost every context switch 8 KiB.
 void amx_release();
+// In their place the product of avx512_dot_matmul_kernels(); x is in chain order (lanes_avx512.h).
+void avx512_dot(const TileArgs& args, TileRows& configured);
 
 // The loops around a tile kernel; a parameter so that they run with an emulated one, too. `kernels`
 // expand; scratch as for matmul().
@@ -114,7 +125,5 @@ struct FastKernels {
 };
 // Need AVX512_BF16, AVX512_VNNI and AVX512_VBMI.
 FastKernels avx512_fast_kernels();
-// In place of tiles: pairs of bf16 products are added to one f32 sum, in ascending order.
-void avx512_dot(const TileArgs& args, TileRows& configured);
 
 }  // namespace baton::kernels

@@ -26,7 +26,14 @@ constexpr int kTileFewRows = 2;
 constexpr size_t kExpandedDwords = size_t{2} * kTileChunkBlocks * kPairDwords;
 static_assert(kTileChunkBlocks >= kChunkBlocks);
 
-LevelKernels kernels_of(device::Isa isa) {
+LevelKernels avx512_kernels(Arithmetic arithmetic) {
+  if (has_bf16_dot(arithmetic)) {
+    return avx512_dot_matmul_kernels();
+  }
+  return device::cpu_info().avx512_bf16 ? avx512_bf16_matmul_kernels() : avx512_matmul_kernels();
+}
+
+LevelKernels kernels_of(device::Isa isa, Arithmetic arithmetic) {
   switch (isa) {
     case device::Isa::kScalar:
       return scalar_matmul_kernels();
@@ -34,8 +41,7 @@ LevelKernels kernels_of(device::Isa isa) {
       return avx2_matmul_kernels();
     case device::Isa::kAvx512:
     case device::Isa::kAmx:
-      return device::cpu_info().avx512_bf16 ? avx512_bf16_matmul_kernels()
-                                            : avx512_matmul_kernels();
+      return avx512_kernels(arithmetic);
   }
   return scalar_matmul_kernels();
 }
@@ -49,20 +55,20 @@ struct Slice {
   size_t block_bytes;
   int row_begin;
   int rows;
-  float* wide;         // [chunks, rows, kWideRow]
+  std::byte* x;        // arranged: [chunks, rows], row_bytes apart
   uint32_t* expanded;  // two panels' chunk
 };
 
-void widen_rows(const Slice& s) {
+void arrange_rows(const Slice& s) {
   const MatmulParams& p = *s.params;
   const int padded_k = p.weights->padded_k();
   for (int row = 0; row < s.rows; ++row) {
     const uint16_t* x = p.x + static_cast<ptrdiff_t>(s.row_begin + row) * p.x_stride;
     for (int k = 0, chunk = 0; k < padded_k; k += kChunkK, ++chunk) {
-      float* out = s.wide + (static_cast<size_t>(chunk) * static_cast<size_t>(s.rows) +
-                             static_cast<size_t>(row)) *
-                                kWideRow;
-      s.kernels.widen(x + k, std::min(kChunkK, padded_k - k), out);
+      std::byte* out = s.x + (static_cast<size_t>(chunk) * static_cast<size_t>(s.rows) +
+                              static_cast<size_t>(row)) *
+                                 s.kernels.row_bytes;
+      s.kernels.arrange(x + k, std::min(kChunkK, padded_k - k), out);
     }
   }
 }
@@ -102,7 +108,8 @@ void multiply_chunk(const Slice& s, const Step& step, const Step& next) {
     args.ahead[i] = packed_blocks(s, std::min(next.panel + i, p.weights->panels() - 1),
                                   next.chunk * kChunkBlocks);
   }
-  args.x = s.wide + static_cast<size_t>(step.chunk) * static_cast<size_t>(s.rows) * kWideRow;
+  args.x =
+      s.x + static_cast<size_t>(step.chunk) * static_cast<size_t>(s.rows) * s.kernels.row_bytes;
   args.rows = s.rows;
   args.y = p.y + static_cast<ptrdiff_t>(s.row_begin) * p.y_stride + step.panel * kLanes;
   args.y_stride = p.y_stride;
@@ -143,7 +150,7 @@ void multiply_few_rows(const Slice& s, int panel_begin, int panel_end) {
     FewRowsArgs args;
     args.panel = p.weights->panel(panel);
     args.blocks = p.weights->blocks_k();
-    args.x = s.wide;
+    args.x = s.x;
     args.rows = s.rows;
     args.y = p.y + panel * kLanes;
     args.y_stride = p.y_stride;
@@ -164,7 +171,7 @@ Slice whole(const LevelKernels& kernels, const MatmulParams& params, std::byte* 
           .block_bytes = w.panel_bytes() / static_cast<size_t>(w.blocks_k()),
           .row_begin = 0,
           .rows = params.rows,
-          .wide = reinterpret_cast<float*>(expanded + kExpandedDwords),
+          .x = reinterpret_cast<std::byte*>(expanded + kExpandedDwords),
           .expanded = expanded};
 }
 
@@ -237,15 +244,6 @@ bool multiply_fast(device::Isa isa, const MatmulParams& params, int panel_begin,
     multiply_coded_rows(avx512_fast_kernels(), params, panel_begin, panel_end, scratch);
     return true;
   }
-  const bool packed = format != WeightFormat::kBf16Panels;
-  const bool tiles = isa == device::Isa::kAmx;
-  if (!has_fast_arithmetic(isa)) {
-    return false;
-  }
-  if (!packed && !tiles) {
-    matmul_with_tiles(avx512_dot, kernels_of(isa), params, panel_begin, panel_end, scratch);
-    return true;
-  }
   return false;
 }
 
@@ -257,7 +255,7 @@ void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int pa
       multiply_fast(isa, params, panel_begin, panel_end, scratch)) {
     return;
   }
-  const LevelKernels kernels = kernels_of(isa);
+  const LevelKernels kernels = kernels_of(isa, params.arithmetic);
   const bool few = takes_few_rows(isa, kernels, params.weights->format(), params.rows);
   if (isa == device::Isa::kAmx && !few) {
     matmul_with_tiles(amx_multiply, kernels, params, panel_begin, panel_end, scratch);
@@ -268,7 +266,7 @@ void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int pa
   for (int row = 0; row < params.rows; row += kRowSlice) {
     slice.row_begin = row;
     slice.rows = std::min(kRowSlice, params.rows - row);
-    widen_rows(slice);
+    arrange_rows(slice);
     if (few) {
       multiply_few_rows(slice, panel_begin, panel_end);
     } else {

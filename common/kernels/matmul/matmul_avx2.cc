@@ -265,8 +265,8 @@ void few_rows_of(const FewRowsArgs& args) {
   }
   for (int block = 0; block < args.blocks; ++block, b += Block::kBytes) {
     fetch_ahead<Block>(b);
-    const float* x =
-        args.x + (block / kChunkBlocks) * kRows * kWideRow + (block % kChunkBlocks) * 32;
+    const float* x = reinterpret_cast<const float*>(args.x) +
+                     (block / kChunkBlocks) * kRows * kWideRow + (block % kChunkBlocks) * 32;
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       F32 even[kRows];
@@ -403,7 +403,7 @@ void multiply(const MultiplyArgs& args) {
   int tiles = (args.rows + kTileRows - 1) / kTileRows;
   for (int row = 0; row < args.rows; --tiles) {
     const int rows = (args.rows - row + tiles - 1) / tiles;
-    const float* x = args.x + row * kWideRow;
+    const float* x = reinterpret_cast<const float*>(args.x) + row * kWideRow;
     float* y = args.y + static_cast<ptrdiff_t>(row) * args.y_stride;
     for (int n = 0; n < 2 && args.weights[n] != nullptr; ++n) {
       const HalfPanel left{args.weights[n], row == 0 ? args.ahead[n] : nullptr};
@@ -415,7 +415,8 @@ void multiply(const MultiplyArgs& args) {
   }
 }
 
-void widen(const uint16_t* x, int count, float* out) {
+void widen(const uint16_t* x, int count, std::byte* row) {
+  auto* out = reinterpret_cast<float*>(row);
   for (int i = 0; i < count; i += kHalf) {
     const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
     const I32 wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
@@ -427,6 +428,13 @@ void widen(const uint16_t* x, int count, float* out) {
 
 }  // namespace
 
-LevelKernels avx2_matmul_kernels() { return {widen, expand, multiply, few_rows, kMaxFewRows}; }
+LevelKernels avx2_matmul_kernels() {
+  return {.arrange = widen,
+          .row_bytes = kWideRowBytes,
+          .expand = expand,
+          .multiply = multiply,
+          .few_rows = few_rows,
+          .max_few_rows = kMaxFewRows};
+}
 
 }  // namespace baton::kernels

@@ -105,7 +105,7 @@ void multiply(const MultiplyArgs& args) {
   int tiles = (args.rows + kTileRows - 1) / kTileRows;
   for (int row = 0; row < args.rows; --tiles) {
     const int rows = (args.rows - row + tiles - 1) / tiles;
-    const float* x = args.x + row * kWideRow;
+    const float* x = reinterpret_cast<const float*>(args.x) + row * kWideRow;
     float* y = args.y + static_cast<ptrdiff_t>(row) * args.y_stride;
     if (args.weights[1] != nullptr) {
       tile_of_rows<2>(rows, args, x, y);
@@ -116,7 +116,8 @@ void multiply(const MultiplyArgs& args) {
   }
 }
 
-void widen(const uint16_t* x, int count, float* out) {
+void widen(const uint16_t* x, int count, std::byte* row) {
+  auto* out = reinterpret_cast<float*>(row);
   for (int i = 0; i < count; i += 16) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
     const I32 wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
@@ -127,7 +128,12 @@ void widen(const uint16_t* x, int count, float* out) {
 }  // namespace
 
 LevelKernels avx512_matmul_kernels() {
-  return {widen, expand<RoundByFma>, multiply, few_rows<RoundByFma>, kMaxFewRows};
+  return {.arrange = widen,
+          .row_bytes = kWideRowBytes,
+          .expand = expand<RoundByFma>,
+          .multiply = multiply,
+          .few_rows = few_rows<RoundByFma, FmaDot>,
+          .max_few_rows = kMaxFewRows};
 }
 
 }  // namespace baton::kernels

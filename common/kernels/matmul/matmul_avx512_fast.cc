@@ -1,8 +1,7 @@
 // `numerics: fast` on AVX-512 with BF16, VNNI and VBMI. Packed weights meet 8-bit activations: a
 // code of a weight is made an unsigned byte, VPDPBUSD adds four products at once, and each block of
 // 32 is scaled to f32 on its own (as GGML's Q8_0 activations,
-// https://github.com/ggml-org/ggml/blob/master/src/ggml-quants.c). Panels meet bf16 activations
-// with VDPBF16PS, which adds two products at once.
+// https://github.com/ggml-org/ggml/blob/master/src/ggml-quants.c).
 
 #include "common/kernels/matmul/expand_avx512.h"
 
@@ -341,76 +340,7 @@ void to_codes(const uint16_t* x, int blocks, CodeBlock* out) {
   }
 }
 
-constexpr int kDotRows = 12;  // of a register tile of two panels: 24 accumulators
-
-template <int kRows, int kPanels>
-void dot_tile(const TileArgs& args, int first_row) {
-  const uint16_t* x = args.x + static_cast<ptrdiff_t>(first_row) * args.x_stride;
-  float* y = args.y + static_cast<ptrdiff_t>(first_row) * args.y_stride;
-  F32 sum[kPanels][kRows];
-#pragma GCC unroll 2
-  for (int n = 0; n < kPanels; ++n) {
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
-      sum[n][r] = args.accumulate
-                      ? _mm512_loadu_ps(y + static_cast<ptrdiff_t>(r) * args.y_stride + n * kLanes)
-                      : _mm512_setzero_ps();
-    }
-  }
-  const int pairs = args.blocks * kPairs;
-  for (int p = 0; p < pairs; ++p) {
-    __m512bh w[kPanels];
-#pragma GCC unroll 2
-    for (int n = 0; n < kPanels; ++n) {
-      const uint32_t* weights = args.weights[n] + static_cast<ptrdiff_t>(p) * args.weight_stride;
-      _mm_prefetch(reinterpret_cast<const char*>(weights) + args.ahead_bytes, _MM_HINT_T0);
-      w[n] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(weights));
-    }
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
-      int32_t pair;
-      __builtin_memcpy(&pair, x + static_cast<ptrdiff_t>(r) * args.x_stride + 2 * p, sizeof(pair));
-      const auto both = reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
-#pragma GCC unroll 2
-      for (int n = 0; n < kPanels; ++n) {
-        sum[n][r] = _mm512_dpbf16_ps(sum[n][r], w[n], both);
-      }
-    }
-  }
-#pragma GCC unroll 2
-  for (int n = 0; n < kPanels; ++n) {
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
-      _mm512_storeu_ps(y + static_cast<ptrdiff_t>(r) * args.y_stride + n * kLanes, sum[n][r]);
-    }
-  }
-}
-
-template <int kRows, int kPanels>
-void dot_rows(const TileArgs& args, int first_row, int rows) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) {
-      dot_rows<kRows - 1, kPanels>(args, first_row, rows);
-      return;
-    }
-  }
-  dot_tile<kRows, kPanels>(args, first_row);
-}
-
 }  // namespace
-
-void avx512_dot(const TileArgs& args, TileRows& /*configured*/) {
-  int tiles = (args.rows + kDotRows - 1) / kDotRows;
-  for (int row = 0; row < args.rows; --tiles) {
-    const int rows = (args.rows - row + tiles - 1) / tiles;
-    if (args.weights[1] != nullptr) {
-      dot_rows<kDotRows, 2>(args, row, rows);
-    } else {
-      dot_rows<kDotRows, 1>(args, row, rows);
-    }
-    row += rows;
-  }
-}
 
 FastKernels avx512_fast_kernels() { return {to_codes, coded_rows}; }
 

@@ -161,7 +161,8 @@ void expand(WeightFormat format, const std::byte* packed, int blocks, uint32_t* 
   }
 }
 
-void widen(const uint16_t* x, int count, float* out) {
+void widen(const uint16_t* x, int count, std::byte* row) {
+  auto* out = reinterpret_cast<float*>(row);
   for (int i = 0; i < count; ++i) {
     out[i] = std::bit_cast<float>(uint32_t{x[i]} << 16);
   }
@@ -181,7 +182,7 @@ float dot_block(const uint32_t* weights, int column, const float* x) {
 void multiply(const MultiplyArgs& args) {
   for (int panel = 0; panel < 2 && args.weights[panel] != nullptr; ++panel) {
     for (int row = 0; row < args.rows; ++row) {
-      const float* x = args.x + static_cast<size_t>(row) * kWideRow;
+      const float* x = reinterpret_cast<const float*>(args.x) + static_cast<size_t>(row) * kWideRow;
       float* y = args.y + static_cast<ptrdiff_t>(row) * args.y_stride + panel * kLanes;
       for (int block = 0; block < args.blocks; ++block) {
         for (int column = 0; column < kLanes; ++column) {
@@ -194,6 +195,13 @@ void multiply(const MultiplyArgs& args) {
 
 }  // namespace
 
-LevelKernels scalar_matmul_kernels() { return {widen, expand, multiply, nullptr, 0}; }
+LevelKernels scalar_matmul_kernels() {
+  return {.arrange = widen,
+          .row_bytes = kWideRowBytes,
+          .expand = expand,
+          .multiply = multiply,
+          .few_rows = nullptr,
+          .max_few_rows = 0};
+}
 
 }  // namespace baton::kernels

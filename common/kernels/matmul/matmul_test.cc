@@ -202,15 +202,19 @@ TEST(MatmulLevelsTest, DenormalsAndExtremeExponentsGiveTheSameBits) {
   }
 }
 
-// matmul() takes one set of kernels per level; where AVX-512 has two, both must give the bits.
-TEST(MatmulLevelsTest, BothWaysToRoundOnAvx512ExpandAndMultiplyAlike) {
+// matmul() takes one set of kernels per level; where AVX-512 has three, all must give the bits.
+TEST(MatmulLevelsTest, AllKernelsOfAvx512ExpandAndMultiplyAlike) {
   if (!device::cpu_info().avx512) {
     return;  // the levels that run are compared above
   }
   std::vector<LevelKernels> variants = {avx512_matmul_kernels()};
   if (device::cpu_info().avx512_bf16) {
     variants.push_back(avx512_bf16_matmul_kernels());
+    if (dot_is_canonical()) {
+      variants.push_back(avx512_dot_matmul_kernels());
+    }
   }
+  std::printf("avx512 kernels compared: %zu\n", variants.size());
   TestRandom random(31);
   constexpr int kBlocks = kChunkBlocks;
   for (const SourceType type : kAllSourceTypes) {
@@ -235,10 +239,19 @@ TEST(MatmulLevelsTest, BothWaysToRoundOnAvx512ExpandAndMultiplyAlike) {
         }
       }
       EXPECT_EQ(got, want);
-      std::vector<float> wide(kWideRow);
-      kernels.widen(x.data(), m.k, wide.data());
+      std::vector<std::byte> arranged(kernels.row_bytes);
+      kernels.arrange(x.data(), m.k, arranged.data());
       std::vector<float> y(kPanelRows);
-      kernels.few_rows(w.format(), {w.panel(0), kBlocks, wide.data(), 1, y.data(), kPanelRows});
+      kernels.few_rows(w.format(), {w.panel(0), kBlocks, arranged.data(), 1, y.data(), kPanelRows});
+      EXPECT_TRUE(same_bits(y, want_y));
+      y.assign(kPanelRows, 0);
+      kernels.multiply({.weights = {got.data()},
+                        .blocks = kBlocks,
+                        .x = arranged.data(),
+                        .rows = 1,
+                        .y = y.data(),
+                        .y_stride = kPanelRows,
+                        .ahead = {w.panel(0), w.panel(0)}});
       EXPECT_TRUE(same_bits(y, want_y));
     }
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "common/kernels/math/arithmetic.h"
 #include "common/kernels/probe/probe_levels.h"
 
 namespace baton::kernels {
@@ -19,7 +20,7 @@ PeakLoop peak_loop_of(device::Isa isa) {
     case device::Isa::kAvx2:
       return avx2_peak_loop;
     case device::Isa::kAvx512:
-      return avx512_peak_loop;
+      return has_bf16_dot(Arithmetic::kCanonical) ? avx512_dot_peak_loop : avx512_peak_loop;
     case device::Isa::kAmx:
       return amx_peak_loop;
   }

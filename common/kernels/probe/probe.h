@@ -15,8 +15,9 @@
 
 namespace baton::kernels {
 
-// FLOP/s of independent f32 fused multiply-adds (kAmx: of bf16 tile products; kScalar: of one
-// lane), an addition and a multiplication each, over about `time`.
+// FLOP/s of the instruction that products are made of, over about `time`: independent f32 fused
+// multiply-adds (kScalar: of one lane), an addition and a multiplication each; kAvx512, where
+// has_bf16_dot(), bf16 dot products; kAmx bf16 tile products.
 double probe_peak_flops(device::Isa isa, const Clock& clock, Duration time);
 
 // Bytes/s of reading `data` from end to end once, and again until `time` has passed. The buffer

@@ -11,6 +11,7 @@ namespace baton::kernels {
 double scalar_peak_loop(int64_t rounds);
 double avx2_peak_loop(int64_t rounds);
 double avx512_peak_loop(int64_t rounds);
+double avx512_dot_peak_loop(int64_t rounds);  // needs AVX512_BF16
 double amx_peak_loop(int64_t rounds);
 
 // Reads all bytes (a multiple of 512 counts, the rest is left); the result depends on each.

@@ -1,4 +1,4 @@
-// `numerics: fast` without tiles: the CPU's bf16 dot product takes their place.
+// AVX-512 with the CPU's bf16 dot product in place of tiles.
 
 #include "common/kernels/attention/tile_products.h"
 #include "common/kernels/math/lanes_avx512.h"
@@ -7,13 +7,14 @@ namespace baton::kernels {
 namespace {
 
 struct DotProducts {
+  static constexpr bool kChainOrder = true;
   static void multiply(const TileArgs& args, TileRows& rows) { avx512_dot(args, rows); }
   static void release() {}
 };
 
 }  // namespace
 
-constinit const AttentionTile kAttentionTileFast =
+constinit const AttentionTile kAttentionTileAvx512Dot =
     AttentionImpl<Avx512Lanes, TileProducts<Avx512Lanes, DotProducts>>::tile();
 
 }  // namespace baton::kernels

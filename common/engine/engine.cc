@@ -79,7 +79,10 @@ struct Engine::State {
   std::vector<ThreadBuffers> buffers;  // per thread of the team
   std::function<void(StepOutput)> done;
   TimePoint started;
-  TimePoint first_layer_done;  // written by one compute thread
+  // Written by one compute thread.
+  TimePoint first_layer_done;
+  TimePoint attention_started;
+  Duration attention_time{};
 
   // Last, so that its threads end before what they use.
   std::unique_ptr<device::ComputeTeam> team;
@@ -147,6 +150,14 @@ void Engine::State::set_hooks() {
     if (kv_written) {
       kv_written(rank, layer);
     }
+    if (rank == 0) {
+      attention_started = clock.now();
+    }
+  };
+  hooks.attended = [this](int rank, int) {
+    if (rank == 0) {
+      attention_time += clock.now() - attention_started;
+    }
   };
   hooks.layer_done = [this](int layer) {
     team->note_progress();
@@ -172,6 +183,7 @@ void Engine::State::finish_step() {
   output.seconds = to_seconds(clock.now() - started);
   output.borrowed_seconds = team->borrowed_seconds();
   output.first_layer_seconds = to_seconds(first_layer_done - started);
+  output.attention_seconds = to_seconds(attention_time);
   // `done` may submit the next step, which sets the member anew.
   const std::function<void(StepOutput)> callback = std::exchange(done, nullptr);
   callback(std::move(output));
@@ -182,6 +194,7 @@ void Engine::submit(std::unique_ptr<BatchPlan> plan, std::function<void(StepOutp
   s.team->announce();
   s.forward->prepare(s.step->begin(std::move(plan)));
   s.done = std::move(done);
+  s.attention_time = {};
   s.started = s.clock.now();
   s.team->start_with_guests([&s](device::TeamThread& thread) { s.run_step(thread); },
                             [&s] { s.finish_step(); });

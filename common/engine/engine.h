@@ -89,7 +89,8 @@ struct StepOutput {
   std::unique_ptr<BatchPlan> plan;        // handed back
   double seconds = 0;                     // of the step on the compute threads
   double first_layer_seconds = 0;
-  double borrowed_seconds = 0;  // of other workers' CPUs, together
+  double attention_seconds = 0;  // of these, between keys and values and the output product
+  double borrowed_seconds = 0;   // of other workers' CPUs, together
 };
 
 struct EngineOptions {

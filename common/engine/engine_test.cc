@@ -92,6 +92,8 @@ TEST(EngineTest, AnswersInTheOrderOfThePlanAndHandsItBack) {
   EXPECT_GT(output.seconds, 0);
   EXPECT_GT(output.first_layer_seconds, 0);
   EXPECT_LE(output.first_layer_seconds, output.seconds);
+  EXPECT_GT(output.attention_seconds, 0);
+  EXPECT_LE(output.attention_seconds, output.seconds);
 }
 
 TEST(EngineTest, AllRowsEqualTheRowsOfSingleSteps) {

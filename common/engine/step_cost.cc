@@ -25,11 +25,16 @@ double flops(const model::ModelDescription& model, int tokens, int first_positio
   const double kv = double(model.kv_heads) * model.head_dim;
   const double layer = hidden * (query + 2 * kv) + query * hidden + 3 * hidden * model.ffn;
   const double head = hidden * model.vocab;
+  return 2 * (layer * model.layers * tokens + head * logit_rows) +
+         attention_flops(model, tokens, first_position);
+}
+
+double attention_flops(const model::ModelDescription& model, int tokens, int first_position) {
   double keys = 0;
   for (int i = 0; i < model.layers; ++i) {
     keys += attended(first_position, tokens, model.window(i));
   }
-  return 2 * (layer * model.layers * tokens + head * logit_rows) + 4 * query * keys;
+  return 4 * double(model.heads) * model.head_dim * keys;
 }
 
 double read_positions(const model::ModelDescription& model, int context, int tokens) {

@@ -12,6 +12,9 @@ namespace baton::engine {
 // window attend to what is in it. Biases, norms and activations are not counted.
 double flops(const model::ModelDescription& model, int tokens, int first_position, int logit_rows);
 
+// Of these, attention: queries by keys and weights by values.
+double attention_flops(const model::ModelDescription& model, int tokens, int first_position);
+
 // Positions whose K and V are read for the last `tokens` of `context` tokens, sum of all layers.
 double read_positions(const model::ModelDescription& model, int context, int tokens);
 

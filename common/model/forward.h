@@ -65,6 +65,8 @@ struct ForwardHooks {
   // On one thread of the rank, when K and V of the batch are stored for a layer on a rank, before
   // attention reads them. Must not block.
   std::function<void(int rank, int layer)> kv_written;
+  // On the same thread, when attention of the layer is done on that rank.
+  std::function<void(int rank, int layer)> attended;
   // On one thread, when a layer is done.
   std::function<void(int layer)> layer_done;
   // On all threads of all ranks at once, which share out the rows among themselves.

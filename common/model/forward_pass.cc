@@ -223,6 +223,9 @@ void ForwardPass::attention_half(int layer) {
     hooks_.kv_written(thread_.rank, layer);
   }
   region(Meet::kRank, [&] { attend(layer); });
+  if (hooks_.attended && thread_.thread == 0) {
+    hooks_.attended(thread_.rank, layer);
+  }
   const auto after = [&]() -> Norm {
     return {.parts = s_.attention_parts,
             .part_weight = data_or_null(v.attn_post_norm),

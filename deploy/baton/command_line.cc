@@ -239,9 +239,13 @@ void add_engine_bench(CLI::App& bench, EngineBenchOptions& options) {
       ->type_name("N,N...")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096));
-  engine->add_option("--context", options.context, "Tokens that each of them holds")
-      ->type_name("N")
+  engine->add_option("--context", options.contexts, "Tokens that each of them holds")
+      ->type_name("N,N...")
+      ->delimiter(',')
       ->check(CLI::Range(1, 1 << 24));
+  engine->add_option("--repeats", options.repeats, "Values that a median is of, at least")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
   engine->add_flag("--json", options.json, "One JSON object");
   engine->footer(
       "examples:\n  baton bench engine --model m.gguf --threads 2\n"

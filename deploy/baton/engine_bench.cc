@@ -15,20 +15,18 @@
 namespace baton::cli {
 namespace {
 
-constexpr int kRepeats = 5;
-constexpr Duration kEnough = 2s;  // of one measurement, once it has kRepeats values
+constexpr Duration kEnough = 2s;  // of one measurement, once it has as many values as asked for
 constexpr int kMostRepeats = 50;
 constexpr double kSteadyWithin = 0.15;
 constexpr Duration kProbeTime = 50ms;
 constexpr uint16_t kOneSixteenth = 0x3D80;  // as bf16
 
-// The median time of `once` in seconds, after one run that only warms up.
+// The median time of `once` in seconds, of at least `repeats` times.
 template <typename Once>
-Result<double> median_seconds(const Clock& clock, const Once& once) {
-  BATON_RETURN_IF_ERROR(once());
+Result<double> median_seconds(const Clock& clock, int repeats, const Once& once) {
   std::vector<double> seconds;
   const TimePoint begin = clock.now();
-  while (static_cast<int>(seconds.size()) < kRepeats ||
+  while (static_cast<int>(seconds.size()) < repeats ||
          (clock.now() - begin < kEnough && static_cast<int>(seconds.size()) < kMostRepeats)) {
     const TimePoint start = clock.now();
     BATON_RETURN_IF_ERROR(once());
@@ -64,14 +62,24 @@ Status measure_prefill(const EngineBenchOptions& options, const Clock& clock,
   result.start.flops = engine->probe(kProbeTime).flops;
   for (const int prompt : options.prompts) {
     const std::vector<TokenId> tokens = some_tokens(prompt, engine->description().vocab);
-    BATON_ASSIGN_OR_RETURN(const double seconds, median_seconds(clock, [&] {
+    // A first step warms up; all of a long prompt takes long.
+    runner.reset();
+    runner.feed(std::span(tokens).first(std::min(tokens.size(), size_t(options.engine.chunk))));
+    std::vector<double> attention;
+    BATON_ASSIGN_OR_RETURN(const double seconds, median_seconds(clock, options.repeats, [&] {
                              runner.reset();
-                             return runner.feed_for_logits(tokens, false).status();
+                             const Status status = runner.feed_for_logits(tokens, false).status();
+                             attention.push_back(runner.attention_seconds());
+                             return status;
                            }));
+    const double attention_seconds = median(std::move(attention));
     result.prefill.push_back(
         {.prompt = prompt,
          .tokens_per_s = prompt / seconds,
-         .flops_per_s = prefill_flops(engine->description(), prompt) / seconds});
+         .flops_per_s = prefill_flops(engine->description(), prompt) / seconds,
+         .attention_flops_per_s =
+             prefill_attention_flops(engine->description(), prompt) / attention_seconds,
+         .attention_time_share = attention_seconds / seconds});
   }
   return Status();
 }
@@ -85,7 +93,7 @@ std::unique_ptr<engine::BatchPlan> decode_plan(const engine::Engine& engine, int
   for (size_t i = 0; i < samplers.size(); ++i) {
     engine::SequencePlan sequence;
     sequence.id = SequenceId{i + 1};
-    sequence.tokens = {static_cast<TokenId>(100 + i)};
+    sequence.tokens = some_tokens(1, engine.description().vocab);
     sequence.first_position = context;
     for (int block = 0; block < blocks; ++block) {
       sequence.blocks.push_back(static_cast<BlockId>(i * static_cast<size_t>(blocks)) +
@@ -101,19 +109,36 @@ std::unique_ptr<engine::BatchPlan> decode_plan(const engine::Engine& engine, int
   return batch;
 }
 
+Result<double> decode_seconds(engine::Engine& engine, int batch, int context, int repeats,
+                              const Clock& clock) {
+  sampling::SamplingParams greedy;
+  greedy.temperature = 0;
+  std::vector<sampling::SequenceSampler> samplers;
+  for (int i = 0; i < batch; ++i) {
+    samplers.emplace_back(greedy, std::span<const TokenId>(), std::span<const TokenId>(), 0,
+                          engine.description().vocab);
+  }
+  const auto step = [&] {
+    return engine.run(decode_plan(engine, context, samplers)).sequences[0].error;
+  };
+  BATON_RETURN_IF_ERROR(step());  // warms up
+  return median_seconds(clock, repeats, step);
+}
+
 Status measure_decode(const EngineBenchOptions& options, const Clock& clock,
                       EngineBenchResult& result) {
   const int largest = *std::ranges::max_element(options.decode_batches);
+  const int longest = *std::ranges::max_element(options.contexts);
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine,
                          make_engine(options.engine,
-                                     {.positions = options.context + 1,
+                                     {.positions = longest + 1,
                                       .sequences = largest,
                                       .batch_tokens = std::max(largest, options.engine.chunk),
                                       .pinned_spinning = true},
                                      engine::EngineOptions::Pool::kDecode));
   const model::ModelDescription& model = engine->description();
-  if (options.context >= model.max_context) {
-    return invalid_argument("--context " + std::to_string(options.context) +
+  if (longest >= model.max_context) {
+    return invalid_argument("--context " + std::to_string(longest) +
                             " does not fit the model's context of " +
                             std::to_string(model.max_context));
   }
@@ -123,24 +148,17 @@ Status measure_decode(const EngineBenchOptions& options, const Clock& clock,
   }
   // Of these weights, which are smaller than those of the prefill: a cache may hold more of them.
   result.start.read_bytes_per_s = engine->probe(kProbeTime).read_bytes_per_s;
-  sampling::SamplingParams greedy;
-  greedy.temperature = 0;
-  for (const int batch : options.decode_batches) {
-    std::vector<sampling::SequenceSampler> samplers;
-    for (int i = 0; i < batch; ++i) {
-      samplers.emplace_back(greedy, std::span<const TokenId>(), std::span<const TokenId>(), 0,
-                            model.vocab);
+  for (const int context : options.contexts) {
+    for (const int batch : options.decode_batches) {
+      BATON_ASSIGN_OR_RETURN(const double seconds,
+                             decode_seconds(*engine, batch, context, options.repeats, clock));
+      const double bytes = decode_bytes(*engine, batch, context);
+      result.decode.push_back({.batch = batch,
+                               .context = context,
+                               .tokens_per_s = batch / seconds,
+                               .bytes = bytes,
+                               .bytes_per_s = bytes / seconds});
     }
-    BATON_ASSIGN_OR_RETURN(const double seconds, median_seconds(clock, [&] {
-                             const engine::StepOutput output =
-                                 engine->run(decode_plan(*engine, options.context, samplers));
-                             return output.sequences[0].error;
-                           }));
-    result.decode.push_back(
-        {.batch = batch,
-         .context = options.context,
-         .tokens_per_s = batch / seconds,
-         .bytes_per_s = decode_bytes(*engine, batch, options.context) / seconds});
   }
   result.end = engine->probe(kProbeTime);
   return Status();
@@ -190,6 +208,10 @@ double prefill_flops(const model::ModelDescription& model, int tokens) {
   return engine::flops(model, tokens, 0, 1);
 }
 
+double prefill_attention_flops(const model::ModelDescription& model, int tokens) {
+  return engine::attention_flops(model, tokens, 0);
+}
+
 double decode_bytes(const engine::Engine& engine, int batch, int context) {
   double bytes = 0;
   for (int rank = 0; rank < engine.ranks(); ++rank) {
@@ -222,14 +244,20 @@ std::string bench_json(const EngineBenchResult& result) {
   std::string out = "{\"prefill\":[";
   for (const PrefillRate& rate : result.prefill) {
     out += out.ends_with('[') ? "" : ",";
-    append(out, "{\"prompt\":%d,\"tokens_per_s\":%.2f,\"peak_share\":%.4f}", rate.prompt,
-           rate.tokens_per_s, rate.flops_per_s / mean.flops);
+    append(out,
+           "{\"prompt\":%d,\"tokens_per_s\":%.2f,\"peak_share\":%.4f,"
+           "\"attention_peak_share\":%.4f,\"attention_time_share\":%.4f}",
+           rate.prompt, rate.tokens_per_s, rate.flops_per_s / mean.flops,
+           rate.attention_flops_per_s / mean.flops, rate.attention_time_share);
   }
   out += "],\"decode\":[";
   for (const DecodeRate& rate : result.decode) {
     out += out.ends_with('[') ? "" : ",";
-    append(out, "{\"batch\":%d,\"context\":%d,\"tokens_per_s\":%.2f,\"bandwidth_share\":%.4f}",
-           rate.batch, rate.context, rate.tokens_per_s, rate.bytes_per_s / mean.read_bytes_per_s);
+    append(out,
+           "{\"batch\":%d,\"context\":%d,\"tokens_per_s\":%.2f,\"step_bytes\":%.0f,"
+           "\"bandwidth_share\":%.4f}",
+           rate.batch, rate.context, rate.tokens_per_s, rate.bytes,
+           rate.bytes_per_s / mean.read_bytes_per_s);
   }
   out += "],\"probe\":{";
   append_probe(out, "start", result.start);
@@ -254,8 +282,10 @@ std::string bench_table(const EngineBenchResult& result) {
   }
   append(out, "%-22s %12s %18s\n", "", "tokens/s", "of the roofline");
   for (const PrefillRate& rate : result.prefill) {
-    append(out, "prefill %-14d %12.1f %10.1f %% peak\n", rate.prompt, rate.tokens_per_s,
-           100 * rate.flops_per_s / mean.flops);
+    append(out,
+           "prefill %-14d %12.1f %10.1f %% peak; attention %.0f %% of the time, %.1f %% peak\n",
+           rate.prompt, rate.tokens_per_s, 100 * rate.flops_per_s / mean.flops,
+           100 * rate.attention_time_share, 100 * rate.attention_flops_per_s / mean.flops);
   }
   for (const DecodeRate& rate : result.decode) {
     append(out, "decode  %3d x %-8d %12.1f %10.1f %% bandwidth\n", rate.batch, rate.context,

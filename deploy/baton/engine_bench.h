@@ -17,13 +17,16 @@ struct EngineBenchOptions {
   EngineFlags engine;
   std::vector<int> prompts = {512};
   std::vector<int> decode_batches = {1, 8, 16, 32};
-  int context = 256;
+  std::vector<int> contexts = {256};  // of each of these batches
+  int repeats = 5;                    // of a measurement, at least
   bool json = false;
 };
 
 // Work of a step by the formulas of docs/performance.md, not what a kernel happens to do.
 // FLOPs of prefilling `tokens` from position 0, with the logits of the last one.
 double prefill_flops(const model::ModelDescription& model, int tokens);
+// Of these, attention.
+double prefill_attention_flops(const model::ModelDescription& model, int tokens);
 // Bytes that a decode step of `batch` sequences with `context` tokens each has to read: every
 // weight once, every key and value once.
 double decode_bytes(const engine::Engine& engine, int batch, int context);
@@ -35,11 +38,14 @@ struct PrefillRate {
   int prompt = 0;
   double tokens_per_s = 0;
   double flops_per_s = 0;
+  double attention_flops_per_s = 0;  // while there is attention
+  double attention_time_share = 0;
 };
 struct DecodeRate {
   int batch = 0;
   int context = 0;
   double tokens_per_s = 0;
+  double bytes = 0;  // of a step
   double bytes_per_s = 0;
 };
 struct EngineBenchResult {

@@ -36,10 +36,16 @@ std::unique_ptr<engine::BatchPlan> SequenceRunner::plan(std::span<const TokenId>
   return batch;
 }
 
+engine::StepOutput SequenceRunner::run(std::unique_ptr<engine::BatchPlan> batch) {
+  engine::StepOutput output = engine_.run(std::move(batch));
+  attention_seconds_ += output.attention_seconds;
+  return output;
+}
+
 void SequenceRunner::feed(std::span<const TokenId> tokens) {
   while (!tokens.empty()) {
     const auto count = std::min(tokens.size(), static_cast<size_t>(chunk_));
-    engine_.run(plan(tokens.first(count)));
+    run(plan(tokens.first(count)));
     tokens = tokens.subspan(count);
   }
 }
@@ -62,7 +68,7 @@ Result<std::vector<float>> SequenceRunner::feed_for_logits(std::span<const Token
     engine::SequencePlan& sequence = batch->sequences[0];
     sequence.logits = every_row ? engine::LogitsWanted::kAll : engine::LogitsWanted::kLast;
     sequence.return_logits = true;
-    engine::StepOutput output = engine_.run(std::move(batch));
+    engine::StepOutput output = run(std::move(batch));
     BATON_RETURN_IF_ERROR(output.sequences[0].error);
     const std::vector<float>& logits = output.sequences[0].logits;
     rows.insert(rows.end(), logits.begin(), logits.end());
@@ -78,7 +84,7 @@ Result<SequenceRunner::Next> SequenceRunner::feed_and_sample(std::span<const Tok
   sequence.logits = engine::LogitsWanted::kLast;
   sequence.return_logits = return_logits;
   sequence.samples.push_back({&sampler});
-  engine::StepOutput output = engine_.run(std::move(batch));
+  engine::StepOutput output = run(std::move(batch));
   engine::SequenceOutput& out = output.sequences[0];
   BATON_RETURN_IF_ERROR(out.error);
   return Next{std::move(out.samples.at(0)), std::move(out.logits)};

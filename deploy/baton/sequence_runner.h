@@ -34,16 +34,23 @@ class SequenceRunner {
   Result<Next> feed_and_sample(std::span<const TokenId> tokens, sampling::SequenceSampler& sampler,
                                bool return_logits);
   // Begins another sequence.
-  void reset() { position_ = 0; }
+  void reset() {
+    position_ = 0;
+    attention_seconds_ = 0;
+  }
+  // Of the steps of this sequence.
+  double attention_seconds() const { return attention_seconds_; }
 
  private:
   // All but the last step's worth of tokens is fed; the plan of that step.
   std::unique_ptr<engine::BatchPlan> feed_all_but_last(std::span<const TokenId> tokens);
   std::unique_ptr<engine::BatchPlan> plan(std::span<const TokenId> tokens);
+  engine::StepOutput run(std::unique_ptr<engine::BatchPlan> batch);
 
   engine::Engine& engine_;
   int chunk_;
   int position_ = 0;
+  double attention_seconds_ = 0;
 };
 
 }  // namespace baton::cli

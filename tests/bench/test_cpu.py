@@ -10,17 +10,22 @@ import unittest
 
 import cpu
 
-# A Baton whose prefill makes 10 tokens/s a prompt token, and whose decode 100 a sequence.
+# A Baton whose prefill makes 10 tokens/s a prompt token, and whose decode 100 a sequence; with
+# `fast` twice as much, and with a long context half. A step reads 2 bytes, or 8 with a long context.
 BATON = """
 import json, sys
 flag = dict(zip(sys.argv[3:], sys.argv[4:]))
 assert sys.argv[1:3] == ["bench", "engine"]
 probe = {"flops": 5e11, "read_bytes_per_s": 5e10}
+by = {"invariant": 1, "fast": 2}[flag["--numerics"]]
 print(json.dumps({
-    "prefill": [{"prompt": int(n), "tokens_per_s": 10.0 * int(n), "peak_share": 0.5}
+    "prefill": [{"prompt": int(n), "tokens_per_s": 10.0 * by * int(n), "peak_share": 0.5 * by,
+                 "attention_peak_share": 0.25 * by, "attention_time_share": 0.125}
                 for n in flag["--prompt"].split(",")],
-    "decode": [{"batch": int(n), "tokens_per_s": 100.0 * int(n), "bandwidth_share": 0.25}
-               for n in flag["--decode-batch"].split(",")],
+    "decode": [{"batch": int(n), "context": int(c), "bandwidth_share": 0.25 * by,
+                "tokens_per_s": 100.0 * by * int(n) / (2 if int(c) > 4000 else 1),
+                "step_bytes": 8 if int(c) > 4000 else 2}
+               for c in flag["--context"].split(",") for n in flag["--decode-batch"].split(",")],
     "probe": {"start": probe, "end": probe, "steady": "--isa" not in flag},
     "isa": flag.get("--isa", "amx"), "threads": int(flag["--threads"])}))
 """
@@ -51,6 +56,16 @@ assert os.path.basename(sys.argv[1]) == "openvino_rates.py" and sys.argv[2:4] ==
 print("a warning")
 print([10.0 * int(n) for n in sys.argv[5].split(",")] if sys.argv[4] == "prefill"
       else [100.0 * int(n) for n in sys.argv[6].split(",")])
+"""
+# The same for vLLM, which starts once.
+VLLM = """
+import os, sys
+assert os.path.basename(sys.argv[1]) == "vllm_rates.py" and sys.argv[3:] == ["2"]
+open(__file__ + ".starts", "a").write("x")
+for line in sys.stdin:
+    what, *words = line.split()
+    print([10.0 * int(n) for n in words[0].split(",")] if what == "prefill"
+          else [100.0 * int(n) for n in words[1].split(",")], flush=True)
 """
 BROKEN = """
 import sys
@@ -136,6 +151,59 @@ class BenchCpu(unittest.TestCase):
         self.assertEqual(status, 0, err)
         self.assertIn("| Baton / llama.cpp, fast.gguf |", out)
 
+    def test_both_numerics_stand_beside_the_same_peer(self):
+        status, out, err = self.run_bench("--runs", "2", "--numerics", "both", "--json")
+        self.assertEqual(status, 0, err)
+        rows = json.loads(out)["rows"]
+        self.assertEqual([(row["row"], row["numerics"], row["target"]) for row in rows[:6]], [
+            ("prefill 512", "invariant", 3), ("prefill 512, `fast`", "fast", 4),
+            ("prefill 2048", "invariant", 3), ("prefill 2048, `fast`", "fast", 4),
+            ("decode, batch 1, context 32", "invariant", 1),
+            ("decode, batch 1, context 32, `fast`", "fast", 1.3)])
+        self.assertEqual(rows[0]["peers"]["llama.cpp"]["ratio"]["samples"], [2, 2])
+        self.assertEqual(rows[1]["peers"]["llama.cpp"]["ratio"]["samples"], [4, 4])
+        order = [line.split("  ")[2] for line in err.splitlines() if "context 32" in line]
+        self.assertEqual(order, ["Baton", "Baton, fast", "llama.cpp",
+                                 "llama.cpp", "Baton, fast", "Baton"])
+        _, out, _ = self.run_bench("--runs", "1", "--numerics", "fast")
+        self.assertIn("| decode, batch 8, context 256, `fast` | 1,600 (1,600-1,600) | 50 % | 400 ", out)
+
+    def test_a_large_model_has_rows_of_its_own(self):
+        flags = ["--runs", "1", "--rows", "large", "--numerics", "both",
+                 "--openvino", self.program("python", PYTHON), "--openvino-model", "other.gguf"]
+        status, out, err = self.run_bench(*flags)
+        self.assertEqual(status, 0, err)
+        for line in [
+                "| prefill 512, `fast` | 10,240 (10,240-10,240) | 100 % | 5,120 (5,120-5,120) | "
+                "2.00 (2.00-2.00) × | 2,560 (2,560-2,560) | 4.00 (4.00-4.00) × | "
+                "3 ×; OpenVINO 1.3 × |",
+                "| Baton alone | `invariant` | `fast` | target |",
+                "| prefill 512, of the peak | 50 % (50 % to 50 %) | 100 % (100 % to 100 %) | ≥ 45 % |",
+                "| decode, 16 rows against 1, time | 1.00 × (1.00 × to 1.00 ×) |",
+                "| decode, batch 16, context 8000 | 800.0 (800.0 to 800.0) |",
+                "growth of the time by that of the bytes | 0.50 × (0.50 × to 0.50 ×) |",
+                "| prefill 8000, attention, of the peak | 25 % (25 % to 25 %) | 50 % (50 % to 50 %) |",
+                "0 of 6 starts not steady", "GFLOP/s of bf16 tile products"]:
+            self.assertIn(line, out)
+        self.assertEqual(err.count("llama.cpp"), 1)
+        _, out, _ = self.run_bench("--runs", "2", "--rows", "large", "--json")
+        self.assertEqual(json.loads(out)["figures"][0]["baton"]["invariant"]["samples"], [0.5, 0.5])
+
+    def test_vllm_starts_once(self):
+        program = self.program("vllm", VLLM)
+        flags = ["--vllm-python", program, "--vllm-model", "models/some-hf/"]
+        status, out, err = self.run_bench("--runs", "2", *flags, "--json", llama=None)
+        self.assertEqual(status, 0, err)
+        self.assertEqual(pathlib.Path(program + ".starts").read_text(), "x")
+        ratios = [row["peers"]["vLLM, some-hf"]["ratio"]["samples"] for row in json.loads(out)["rows"]]
+        self.assertEqual(ratios, [[1, 1]] * 7)
+        status, _, err = self.run_bench("--vllm-python", program, llama=None)
+        self.assertIn("vLLM is skipped: --vllm-model not given", err)
+        flags[1] = self.program("broken", BROKEN)
+        status, out, err = self.run_bench("--runs", "1", *flags, llama=None)
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn("broken exited with 3: cannot open the model", err)
+
     def test_without_a_peer_it_says_so(self):
         status, out, err = self.run_bench("--runs", "1", llama=None)
         self.assertEqual(status, 0, err)
@@ -154,6 +222,8 @@ class BenchCpu(unittest.TestCase):
 
     def test_flags_that_mean_nothing_are_refused(self):
         for flags, words in [(["--level", "amx"], "--level amx: avx512 or avx2"),
+                             (["--level", "avx2", "--rows", "large"],
+                              "--level has rows of its own"),
                              (["--runs", "0"], "--runs and --threads are at least 1"),
                              (["--llama-bench", os.devnull], "--llama-bench: /dev/null is no program")]:
             status, _, err = self.run_bench(*flags)

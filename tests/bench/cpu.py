@@ -31,6 +31,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 GENERATED = 32  # tokens of a peer's decode measurement, half of them before the context, half after
 PEER_SAMPLES = 3  # of one run of a peer; its median counts
 LIMIT_S = 600
+END_LIMIT_S = 30  # of a process that is told to end
 
 
 class BenchError(Exception):
@@ -306,9 +307,13 @@ class Vllm(Peer):
 
     def close(self):
         if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()  # it ends then, with the processes that it started
+            try:
+                self.process.wait(END_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
             self.process.stdout.close()
         self.said.close()
 
@@ -425,12 +430,11 @@ def table(result):
     if result["figures"]:
         lines += ["", *figure_table(result)]
     probe = result["probe"]
-    peak = "of bf16 tile products" if result["isa"] == "amx" else "of f32 multiply-adds"
     lines.append(
         f"\n{result['cpu']}, {result['threads']} threads, `{result['isa']}`, {result['runs']} runs; "
         f"load average {result['load_average'][0]:.1f} before, {result['load_average'][1]:.1f} after")
     lines.append(
-        f"probed: {text(probe['gflops'])} GFLOP/s {peak}, {text(probe['read_gb_per_s'], 1)} GB/s; "
+        f"probed: {text(probe['gflops'])} GFLOP/s, {text(probe['read_gb_per_s'], 1)} GB/s; "
         f"{probe['unsteady']} of {probe['starts']} starts not steady (more than 15 % between two "
         "probes): their shares mean little, ratios are within a run")
     return "\n".join(lines)

@@ -45,6 +45,7 @@ struct StoreSink {
 
 // The sums of one block; activations are widened.
 struct FmaDot {
+  static constexpr int kMostRows = 4;  // more are quicker expanded to memory
   static constexpr ptrdiff_t kRowBytes = kWideRowBytes;
   static constexpr ptrdiff_t kBlockBytes = 32 * sizeof(float);
 
@@ -279,20 +280,15 @@ void few_rows_of(const FewRowsArgs& args) {
   }
 }
 
-template <typename Round, typename Dot, typename Block>
+template <typename Round, typename Dot, typename Block, int kRows = Dot::kMostRows>
 void few_rows_any(const FewRowsArgs& args) {
-  switch (args.rows) {
-    case 1:
-      return few_rows_of<Round, Dot, Block, 1>(args);
-    case 2:
-      return few_rows_of<Round, Dot, Block, 2>(args);
-    case 3:
-      return few_rows_of<Round, Dot, Block, 3>(args);
-    case 4:
-      return few_rows_of<Round, Dot, Block, 4>(args);
+  if constexpr (kRows > 1) {
+    if (args.rows < kRows) {
+      return few_rows_any<Round, Dot, Block, kRows - 1>(args);
+    }
   }
+  few_rows_of<Round, Dot, Block, kRows>(args);
 }
-constexpr int kMaxFewRows = 4;
 
 template <typename Round, typename Dot>
 void few_rows(WeightFormat format, const FewRowsArgs& args) {

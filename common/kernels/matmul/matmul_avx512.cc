@@ -133,7 +133,7 @@ LevelKernels avx512_matmul_kernels() {
           .expand = expand<RoundByFma>,
           .multiply = multiply,
           .few_rows = few_rows<RoundByFma, FmaDot>,
-          .max_few_rows = kMaxFewRows};
+          .max_few_rows = FmaDot::kMostRows};
 }
 
 }  // namespace baton::kernels

@@ -49,6 +49,7 @@ class RoundByConversion {
 
 // The sums of one block; activations are bf16 in chain order.
 struct ChainDot {
+  static constexpr int kMostRows = 8;
   static constexpr ptrdiff_t kRowBytes = kChunkK * sizeof(uint16_t) + 64;
   static constexpr ptrdiff_t kBlockBytes = 32 * sizeof(uint16_t);
 
@@ -230,7 +231,7 @@ LevelKernels avx512_dot_matmul_kernels() {
           .expand = expand<RoundByConversion>,
           .multiply = multiply,
           .few_rows = few_rows<RoundByConversion, ChainDot>,
-          .max_few_rows = kMaxFewRows};
+          .max_few_rows = ChainDot::kMostRows};
 }
 
 void avx512_dot(const TileArgs& args, TileRows& /*configured*/) {

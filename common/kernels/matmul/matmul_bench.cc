@@ -208,6 +208,7 @@ void add_all() {
       }
       if (best && main_format) {
         add(matrices, {isa, format, 4, 1});
+        add(matrices, {isa, format, 8, 1});
         add(matrices, {isa, format, 16, 2});
       }
       if (main_format) {

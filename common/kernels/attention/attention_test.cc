@@ -9,6 +9,8 @@
 
 #include "common/base/random.h"
 #include "common/device/compute_team.h"
+#include "common/device/cpu_info.h"
+#include "common/kernels/attention/attention_levels.h"
 #include "common/kernels/attention/test_sequence.h"
 #include "common/kernels/small/small_ops.h"
 
@@ -54,6 +56,28 @@ TEST_P(AttentionTest, SeesNothingOutsideTheWindow) {
   for (int i = 0; i < 25; ++i) {
     Sequence s(random_window_shape(random_), random_);
     expect_reference(s, s.run_all(kernel()));
+  }
+}
+
+// What attention() takes at the AVX-512 level where the CPU has no bf16 dot product.
+TEST(AttentionFmaTest, GivesTheBitsOfTheDefinition) {
+  if (!device::cpu_info().avx512) {
+    return;
+  }
+  const device::FlushDenormals flush;
+  const auto kernel = [](const AttentionParams& p, int begin, int end, std::byte* scratch) {
+    attention_with(kAttentionTileAvx512, p, begin, end, scratch);
+  };
+  SeededRandom random(98);
+  std::vector<Shape> shapes(std::begin(kEdgeShapes), std::end(kEdgeShapes));
+  shapes.insert(shapes.end(), std::begin(kWindowShapes), std::end(kWindowShapes));
+  for (int i = 0; i < 25; ++i) {
+    shapes.push_back(random_shape(random));
+    shapes.push_back(random_window_shape(random));
+  }
+  for (const Shape& shape : shapes) {
+    Sequence s(shape, random);
+    expect_reference(s, s.run_all(kernel));
   }
 }
 

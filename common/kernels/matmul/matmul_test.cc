@@ -202,6 +202,47 @@ TEST(MatmulLevelsTest, DenormalsAndExtremeExponentsGiveTheSameBits) {
   }
 }
 
+// The bf16 blocks of one panel; +0 and -0 are one weight.
+std::vector<uint32_t> expanded(const LevelKernels& kernels, const PackedMatrix& w, int panel) {
+  std::vector<uint32_t> out(static_cast<size_t>(w.blocks_k()) * kPairDwords);
+  kernels.expand(w.format(), w.panel(panel), w.blocks_k(), out.data());
+  for (uint32_t& pair : out) {
+    pair &= (pair & 0x7FFF) == 0 ? 0xFFFF0000u : ~0u;
+    pair &= (pair & 0x7FFF0000) == 0 ? 0x0000FFFFu : ~0u;
+  }
+  return out;
+}
+
+// Two panels of one chunk, through memory and (few rows) in registers.
+void expect_product(const LevelKernels& kernels, const PackedMatrix& w,
+                    const std::vector<uint16_t>& x, int rows, const std::vector<float>& want) {
+  std::vector<std::byte> arranged(kernels.row_bytes * static_cast<size_t>(rows));
+  for (int row = 0; row < rows; ++row) {
+    kernels.arrange(x.data() + row * w.k(), w.k(),
+                    arranged.data() + kernels.row_bytes * static_cast<size_t>(row));
+  }
+  const std::vector<uint32_t> first = expanded(kernels, w, 0);
+  const std::vector<uint32_t> second = expanded(kernels, w, 1);
+  std::vector<float> y(want.size());
+  kernels.multiply({.weights = {first.data(), second.data()},
+                    .blocks = w.blocks_k(),
+                    .x = arranged.data(),
+                    .rows = rows,
+                    .y = y.data(),
+                    .y_stride = w.n(),
+                    .ahead = {w.panel(0), w.panel(1)}});
+  EXPECT_TRUE(same_bits(y, want)) << rows << " rows";
+  for (int panel = 0; panel < 2 && rows <= kernels.max_few_rows; ++panel) {
+    kernels.few_rows(w.format(), {.panel = w.panel(panel),
+                                  .blocks = w.blocks_k(),
+                                  .x = arranged.data(),
+                                  .rows = rows,
+                                  .y = y.data() + panel * kPanelRows,
+                                  .y_stride = w.n()});
+  }
+  EXPECT_TRUE(same_bits(y, want)) << rows << " rows";
+}
+
 // matmul() takes one set of kernels per level; where AVX-512 has three, all must give the bits.
 TEST(MatmulLevelsTest, AllKernelsOfAvx512ExpandAndMultiplyAlike) {
   if (!device::cpu_info().avx512) {
@@ -216,43 +257,20 @@ TEST(MatmulLevelsTest, AllKernelsOfAvx512ExpandAndMultiplyAlike) {
   }
   std::printf("avx512 kernels compared: %zu\n", variants.size());
   TestRandom random(31);
-  constexpr int kBlocks = kChunkBlocks;
   for (const SourceType type : kAllSourceTypes) {
     if (decode_format(type) == WeightFormat::kBf16Panels) {
       continue;
     }
     SCOPED_TRACE(source_type_name(type));
-    const TestMatrix m = random_matrix(random, type, kPanelRows, kBlocks * kBlockK);
+    const TestMatrix m = random_matrix(random, type, 2 * kPanelRows, kChunkK);
     const PackedMatrix w = pack(m, decode_format(type), 0, m.k);
-    std::vector<uint32_t> want(size_t{kBlocks} * kPairDwords);
-    scalar_matmul_kernels().expand(w.format(), w.panel(0), kBlocks, want.data());
-    const std::vector<uint16_t> x = random_activations(random, 1, m.k, m.k);
-    const std::vector<float> want_y = canonical_product(m, x, m.k, 1, 0, m.k);
-    for (const LevelKernels& kernels : variants) {
-      std::vector<uint32_t> got(want.size());
-      kernels.expand(w.format(), w.panel(0), kBlocks, got.data());
-      // +0 and -0 are one weight.
-      for (uint32_t* pair : {got.data(), want.data()}) {
-        for (size_t i = 0; i < want.size(); ++i) {
-          pair[i] &= (pair[i] & 0x7FFF) == 0 ? 0xFFFF0000u : ~0u;
-          pair[i] &= (pair[i] & 0x7FFF0000) == 0 ? 0x0000FFFFu : ~0u;
-        }
+    for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 13, 25}) {
+      const std::vector<uint16_t> x = random_activations(random, rows, m.k, m.k);
+      const std::vector<float> want = canonical_product(m, x, m.k, rows, 0, m.k);
+      for (const LevelKernels& kernels : variants) {
+        EXPECT_EQ(expanded(kernels, w, 1), expanded(scalar_matmul_kernels(), w, 1));
+        expect_product(kernels, w, x, rows, want);
       }
-      EXPECT_EQ(got, want);
-      std::vector<std::byte> arranged(kernels.row_bytes);
-      kernels.arrange(x.data(), m.k, arranged.data());
-      std::vector<float> y(kPanelRows);
-      kernels.few_rows(w.format(), {w.panel(0), kBlocks, arranged.data(), 1, y.data(), kPanelRows});
-      EXPECT_TRUE(same_bits(y, want_y));
-      y.assign(kPanelRows, 0);
-      kernels.multiply({.weights = {got.data()},
-                        .blocks = kBlocks,
-                        .x = arranged.data(),
-                        .rows = 1,
-                        .y = y.data(),
-                        .y_stride = kPanelRows,
-                        .ahead = {w.panel(0), w.panel(0)}});
-      EXPECT_TRUE(same_bits(y, want_y));
     }
   }
 }

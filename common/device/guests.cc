@@ -200,7 +200,7 @@ void Guests::thread_main(TeamThread& self) {
 void Guests::visit_step(TeamThread& self) {
   while (gate_.place().open && !stopping_.load(std::memory_order_relaxed)) {
     if (!may_work(of(self))) {
-      nap(kNap);
+      wait_until_free(of(self));
       continue;
     }
     of(self).inside.store(true, std::memory_order_release);
@@ -227,6 +227,20 @@ bool Guests::may_work(const Guest& guest) const {
   return guest.stay_away_until.load(std::memory_order_relaxed) <= time.time_since_epoch().count() &&
          std::ranges::all_of(guest.borrowed.idle,
                              [&](int slot) { return steps_.idle(slot, kQuiet, time); });
+}
+
+// An owner that has nothing more to do says so, and the guest is there at once; all else is looked
+// at now and then.
+void Guests::wait_until_free(const Guest& guest) {
+  const TimePoint time = now();
+  for (const int slot : guest.borrowed.idle) {
+    const uint32_t seen = steps_.rests(slot);
+    if (!steps_.idle(slot, kQuiet, time)) {
+      steps_.wait_for_rest(slot, seen, kNap);
+      return;
+    }
+  }
+  nap(kNap);
 }
 
 bool Guests::owner_is_back(const Guest& guest) const {

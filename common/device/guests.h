@@ -62,6 +62,7 @@ class Guests final {
   void thread_main(TeamThread& self);
   void visit_step(TeamThread& self);
   bool may_work(const Guest& guest) const;
+  void wait_until_free(const Guest& guest);
   bool reach_region(TeamThread& self);
   bool enter(TeamThread& self);
   void entered(TeamThread& self, uint64_t region);

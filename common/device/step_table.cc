@@ -1,14 +1,18 @@
 #include "common/device/step_table.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
+#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -25,8 +29,12 @@ struct alignas(kCacheLine) Slot {
   std::atomic<uint32_t> running;
   std::atomic<int64_t> ended_ns;  // of the steady clock, which all processes share; 0: never
   std::atomic<int64_t> waiting_ns;
+  std::atomic<uint32_t> rests;  // counts them; borrowers sleep on it
+  std::atomic<uint32_t>
+      sleepers;  // a wrong number costs a system call, or a borrower its time limit
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
+static_assert(sizeof(Slot) == kCacheLine && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
 Status failed(const std::string& what, int error) {
   return internal_error("the table of running steps: " + what + ": " +
@@ -126,12 +134,36 @@ void StepTable::end(int slot, TimePoint now) {
   line.running.store(0, std::memory_order_release);  // whoever sees it sees the time, too
 }
 
-void StepTable::release(int slot) {
+void StepTable::rest(int slot) {
   BATON_CHECK(slot >= 0 && slot < kMaxSlots, "a slot of the table");
   Slot& line = layout_->lines[static_cast<size_t>(slot)];
-  line.waiting_ns.store(0, std::memory_order_relaxed);
   line.ended_ns.store(0, std::memory_order_relaxed);
   line.running.store(0, std::memory_order_release);
+  // Either this sees the sleeper, or the kernel sees the new value: both sides write one word and
+  // then read the other.
+  line.rests.fetch_add(1, std::memory_order_seq_cst);
+  if (line.sleepers.load(std::memory_order_seq_cst) != 0) {
+    // Not of this process alone: FUTEX_PRIVATE would not find the borrowers.
+    syscall(SYS_futex, &line.rests, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+}
+
+void StepTable::release(int slot) {
+  set_waiting(slot, Duration(0));
+  rest(slot);
+}
+
+uint32_t StepTable::rests(int slot) const {
+  return layout_->lines[static_cast<size_t>(slot)].rests.load(std::memory_order_seq_cst);
+}
+
+void StepTable::wait_for_rest(int slot, uint32_t seen, Duration most) const {
+  Slot& line = layout_->lines[static_cast<size_t>(slot)];
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(most);
+  const timespec limit{seconds.count(), static_cast<long>((most - seconds).count())};
+  line.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &line.rests, FUTEX_WAIT, seen, &limit, nullptr, 0);
+  line.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void StepTable::set_waiting(int slot, Duration waiting) {

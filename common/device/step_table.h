@@ -40,7 +40,10 @@ class StepTable final {
   // For the owner of a slot, 0..kMaxSlots-1: its step begins or has ended. Both may be repeated.
   void begin(int slot);
   void end(int slot, TimePoint now);
-  // The owner's CPUs are free at once: it gives way until its next step, or it is gone.
+  // The owner has nothing to compute, or gives way until its next step: its CPUs are free at once,
+  // and those that wait for them are woken.
+  void rest(int slot);
+  // The same, and nothing waits at it: it is gone.
   void release(int slot);
   // For the owner: how long it will take to do what waits behind its step.
   void set_waiting(int slot, Duration waiting);
@@ -50,6 +53,11 @@ class StepTable final {
   bool running(int slot) const;
   // No step runs, and none has run for `quiet`. Of a slot that has never had a step: true.
   bool idle(int slot, Duration quiet, TimePoint now) const;
+
+  // For borrowers: sleeps until the owner rests, for `most` at the longest. `seen` is what rests()
+  // said before the borrower found the slot not idle.
+  uint32_t rests(int slot) const;
+  void wait_for_rest(int slot, uint32_t seen, Duration most) const;
 
  private:
   struct Layout;

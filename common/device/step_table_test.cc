@@ -75,6 +75,35 @@ TEST_F(StepTableTest, AnOwnerThatGivesWayIsIdleAtOnce) {
   EXPECT_TRUE(table_.idle(1, 3ms, clock_.now()));
 }
 
+TEST_F(StepTableTest, WhoRestsMayStillHaveWhatWaits) {
+  table_.set_waiting(1, 300ms);
+  table_.begin(1);
+  table_.rest(1);
+  EXPECT_TRUE(table_.idle(1, 1h, clock_.now()));
+  EXPECT_EQ(table_.longest_waiting(0), 300ms);
+}
+
+TEST_F(StepTableTest, ARestWakesBorrowersOfOtherProcesses) {
+  table_.begin(1);
+  const uint32_t seen = table_.rests(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    const StepTable theirs = StepTable::open(path_of(table_.fd())).value();
+    theirs.wait_for_rest(1, seen, 1h);
+    _exit(theirs.rests(1) == seen + 1 && theirs.idle(1, 1h, TimePoint()) ? 0 : 1);
+  }
+  table_.rest(1);
+  int status = -1;
+  waitpid(child, &status, 0);  // ends, whichever came first
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(StepTableTest, ABorrowerWaitsNoLongerThanItsLimit) {
+  table_.begin(1);
+  table_.wait_for_rest(1, table_.rests(1), 1ms);
+  EXPECT_TRUE(table_.running(1));
+}
+
 TEST_F(StepTableTest, NobodyCanShortenIt) {
   EXPECT_NE(ftruncate(table_.fd(), 0), 0);
   EXPECT_NE(ftruncate(table_.fd(), 1 << 20), 0);

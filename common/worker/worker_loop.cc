@@ -84,8 +84,12 @@ void WorkerLoop::start_step(Role& role) {
   }
   std::unique_ptr<engine::BatchPlan> plan = role.plan_step();
   if (plan == nullptr) {
+    if (std::exchange(at_work_, false) && options_.steps != nullptr) {
+      options_.steps->rest(options_.slot);
+    }
     return;
   }
+  at_work_ = true;
   step_ = {};
   step_.sequences = static_cast<int>(plan->sequences.size());
   for (const engine::SequencePlan& sequence : plan->sequences) {
@@ -123,7 +127,7 @@ void WorkerLoop::give_way() {
   const Duration pause = pause_for_prompts(from_seconds(step_.seconds),
                                            options_.steps->longest_waiting(options_.slot));
   if (pause > Duration(0)) {
-    options_.steps->release(options_.slot);
+    options_.steps->rest(options_.slot);
     next_step_ = clock_.now() + pause;
   }
 }

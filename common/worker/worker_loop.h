@@ -101,7 +101,8 @@ class WorkerLoop {
   const Waker& waker_;
   BoundedQueue<engine::StepOutput> finished_;
   bool step_running_ = false;
-  StepRecord step_;  // the running one
+  bool at_work_ = false;  // since the last step there has not been nothing to compute
+  StepRecord step_;       // the running one
   engine::StepCost step_cost_;
   StepWindow recent_steps_;
   TimePoint next_step_{};     // not before

@@ -170,6 +170,20 @@ TEST_F(WorkerLoopTest, ComputesStepsOneAfterTheOther) {
   EXPECT_EQ(registry.histogram(metrics::MetricId::kEngineStepSeconds, {"decode"}).count(), 5u);
 }
 
+TEST_F(WorkerLoopTest, RestsWhenThereIsNothingToCompute) {
+  steps_.begin(3);
+  start();
+  ASSERT_TRUE(registered());
+  EXPECT_TRUE(steps_.running(3)) << "it has had no step";
+  role().steps_wanted = 2;
+  host_.env().waker.wake();
+  ASSERT_TRUE(until([&] { return role().steps == 2 && !steps_.running(3); }));
+  EXPECT_TRUE(steps_.idle(3, 1h, clock_.now()));
+  const int wakes = role().wakes;
+  ASSERT_TRUE(until([&] { return role().wakes > wakes + 2; }));
+  EXPECT_LE(steps_.rests(3), 2u) << "once a time that it becomes idle";
+}
+
 TEST_F(WorkerLoopTest, HandsMessagesToTheRoleWhileStepsRun) {
   start();
   ASSERT_TRUE(registered());

@@ -15,6 +15,8 @@
 #   idle [FLAGS]  CPU of a cluster without requests (idle --help); not part of "all"
 #   sharing [FLAGS]  one stream alone, and streams while long prompts arrive, with the CPUs split,
 #             lent, and shared by both workers, in turn (sharing --help); not part of "all"
+#   gap [FLAGS]  the gap between the first token and the second, which comes from the other worker,
+#             on an idle and on a busy decode worker (gap --help); not part of "all"
 #   cpu [FLAGS]  the engine beside other engines on the same CPUs, in turn (cpu --help); not part
 #             of "all"
 # Each prints its table; the commands are printed first, so that one can be repeated alone.
@@ -96,13 +98,15 @@ cpu() { python3 tests/bench/cpu.py --baton "$baton" --model "$model" "$@"; }
 
 sharing() { BATON_BIN=$(dirname "$baton") python3 tests/bench/sharing.py "$@"; }
 
+gap() { BATON_BIN=$(dirname "$baton") python3 tests/bench/gap.py "$@"; }
+
 case ${1:-all} in
   engine | transfer | serve | faults | soak) "$1" ;;
-  cpu | overload | router | idle | sharing) "$@" ;;
+  cpu | gap | overload | router | idle | sharing) "$@" ;;
   all) engine; transfer; serve ;;
   *)
     echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, faults, overload," \
-      "soak, router, idle, sharing, cpu" >&2
+      "soak, router, idle, sharing, gap, cpu" >&2
     exit 2
     ;;
 esac

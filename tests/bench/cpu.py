@@ -26,16 +26,13 @@ import tempfile
 import threading
 from collections.abc import Callable
 
+from runs import BenchError, LIMIT_S, cell, cpu_name, parsed, probed, run_program, spread
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 GENERATED = 32  # tokens of a peer's decode measurement, half of them before the context, half after
 PEER_SAMPLES = 3  # of one run of a peer; its median counts
-LIMIT_S = 600
 END_LIMIT_S = 30  # of a process that is told to end
-
-
-class BenchError(Exception):
-    """One line for the user: a program that cannot be measured."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,25 +133,6 @@ LARGE_GROUPS = [
           flags=("--prompt", str(LONG), "--decode-batch", "1", "--context", "16",
                  "--repeats", "1")),
 ]
-
-
-def run_program(command):
-    """What it printed. Its last words on stderr are the error's."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BenchError(f"{command[0]}: {error}") from error
-    if done.returncode != 0:
-        words = done.stderr.strip().splitlines() or [""]
-        raise BenchError(f"{command[0]} exited with {done.returncode}: {words[-1]}")
-    return done.stdout
-
-
-def parsed(command, text):
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise BenchError(f"{command[0]} printed no JSON: {text[:80]!r}") from error
 
 
 def named(engine, model):
@@ -360,11 +338,6 @@ def measure(engines, groups, runs, say):
     return measured
 
 
-def spread(samples):
-    return {"median": statistics.median(samples), "min": min(samples), "max": max(samples),
-            "samples": samples}
-
-
 def row_summary(row, baton, engines, peers):
     own = engines[baton.name]
     one = {"row": row.name(baton.numerics), "tokens": row.size, "batch": row.batch,
@@ -387,10 +360,6 @@ def summary(measured, batons, peers):
         "figures": [{"figure": figure.name, "unit": figure.unit, "target": figure.target,
                      "baton": {baton.numerics: spread(values[baton.name]) for baton in batons}}
                     for figure, values in measured.figures.items()]}
-
-
-def text(of, digits=0):
-    return f"{of['median']:,.{digits}f} ({of['min']:,.{digits}f}-{of['max']:,.{digits}f})"
 
 
 def shown(value, unit):
@@ -422,9 +391,9 @@ def table(result):
     heads += [head for peer in peers for head in (peer, f"Baton / {peer}")] + ["target"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in result["rows"]:
-        cells = [row["row"], text(row["baton"]), f"{100 * row['roofline_share']['median']:.0f} %"]
+        cells = [row["row"], cell(row["baton"]), f"{100 * row['roofline_share']['median']:.0f} %"]
         for peer in peers:
-            cells += [text(row["peers"][peer]["rate"]), text(row["peers"][peer]["ratio"], 2) + " ×"]
+            cells += [cell(row["peers"][peer]["rate"]), cell(row["peers"][peer]["ratio"], 2) + " ×"]
         cells.append(target_text(row))
         lines.append("| " + " | ".join(cells) + " |")
     if result["figures"]:
@@ -434,16 +403,10 @@ def table(result):
         f"\n{result['cpu']}, {result['threads']} threads, `{result['isa']}`, {result['runs']} runs; "
         f"load average {result['load_average'][0]:.1f} before, {result['load_average'][1]:.1f} after")
     lines.append(
-        f"probed: {text(probe['gflops'])} GFLOP/s, {text(probe['read_gb_per_s'], 1)} GB/s; "
+        f"probed: {cell(probe['gflops'])} GFLOP/s, {cell(probe['read_gb_per_s'], 1)} GB/s; "
         f"{probe['unsteady']} of {probe['starts']} starts not steady (more than 15 % between two "
         "probes): their shares mean little, ratios are within a run")
     return "\n".join(lines)
-
-
-def cpu_name():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return f"{len(names)} × {names[0]}" if names else "unknown"
 
 
 def arguments(argv):
@@ -533,9 +496,7 @@ def main(argv):
         "cpu": cpu_name(), "threads": options.threads, "isa": batons[0].isa, "runs": options.runs,
         "model": options.model, "load_average": [before, os.getloadavg()[0]],
         **summary(measured, batons, peers),
-        "probe": {"gflops": spread([probe["flops"] / 1e9 for probe in probes]),
-                  "read_gb_per_s": spread([probe["read_bytes_per_s"] / 1e9 for probe in probes]),
-                  "unsteady": sum(baton.unsteady for baton in batons),
+        "probe": {**probed(probes), "unsteady": sum(baton.unsteady for baton in batons),
                   "starts": len(probes) // 2}}
     print(json.dumps(result) if options.json else table(result))
     return 0

@@ -26,7 +26,12 @@ import tempfile
 import time
 import urllib.request
 
+from runs import BenchError, percentile
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+from ports import free_port  # noqa: E402
+
 BODY = json.dumps({"prompt": "The quick brown fox jumps over the lazy dog", "max_tokens": 1})
 STREAMED = 200  # tokens of a streamed answer
 CONNECTIONS = 16
@@ -61,16 +66,6 @@ http {{
   }}
 }}
 """
-
-
-class BenchError(Exception):
-    """One line for the user."""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def pinned(cpu, command):
@@ -178,11 +173,6 @@ def wrk(args, folder, server, path, body, connections):
         raise BenchError(f"wrk at {url}: {result['errors']} errors")
     result["cpu_s"] = used
     return result
-
-
-def percentile(values, share):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(share * len(values)))]
 
 
 def at_rate(args, folder, server):

@@ -19,6 +19,7 @@
 #             on an idle and on a busy decode worker (gap --help); not part of "all"
 #   cpu [FLAGS]  the engine beside other engines on the same CPUs, in turn (cpu --help); not part
 #             of "all"
+#   servers [FLAGS]  Baton and other servers through HTTP, in turn (servers --help); not part of "all"
 # Each prints its table; the commands are printed first, so that one can be repeated alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -96,17 +97,19 @@ idle() { python3 tests/bench/idle.py --model "$model" "$@"; }
 
 cpu() { python3 tests/bench/cpu.py --baton "$baton" --model "$model" "$@"; }
 
+servers() { python3 tests/bench/servers.py --baton "$baton" --model "$model" "$@"; }
+
 sharing() { BATON_BIN=$(dirname "$baton") python3 tests/bench/sharing.py "$@"; }
 
 gap() { BATON_BIN=$(dirname "$baton") python3 tests/bench/gap.py "$@"; }
 
 case ${1:-all} in
   engine | transfer | serve | faults | soak) "$1" ;;
-  cpu | gap | overload | router | idle | sharing) "$@" ;;
+  cpu | gap | overload | router | idle | sharing | servers) "$@" ;;
   all) engine; transfer; serve ;;
   *)
     echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, faults, overload," \
-      "soak, router, idle, sharing, gap, cpu" >&2
+      "soak, router, idle, sharing, gap, servers, cpu" >&2
     exit 2
     ;;
 esac

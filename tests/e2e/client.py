@@ -23,7 +23,8 @@ class Answer:
     broken: str = ""  # the connection ended before the answer did
     sent: float = 0.0
     ended: float = 0.0
-    times: list = field(default_factory=list)  # of each streamed token
+    # of each streamed token; of each event with one where ids were not asked for
+    times: list = field(default_factory=list)
 
     @property
     def ok(self):
@@ -83,8 +84,8 @@ class Client:
             response = connection.getresponse()
             answer.status = response.status
             answer.headers = dict(response.getheaders())
-            if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
-                self._read_stream(response, answer, on_token)
+            if response.getheader("Content-Type", "").startswith("text/event-stream"):
+                self._read_stream(response, answer, on_token, body.get("return_token_ids"))
             else:
                 self._read_whole(response, answer)
         except (OSError, http.client.HTTPException) as error:
@@ -100,7 +101,16 @@ class Client:
         answer.prompt_ids = choice.get("prompt_token_ids") or answer.prompt_ids
         answer.finish = choice.get("finish_reason") or answer.finish
 
-    def _read_stream(self, response, answer, on_token):
+    @staticmethod
+    def _tokens(answer, choice, text, with_ids):
+        """Without ids as `baton bench serve` counts: a token may have no text, and be the last."""
+        if with_ids or choice.get("token_ids"):
+            return len(choice.get("token_ids") or [])
+        if choice.get("finish_reason"):
+            return 1 if text or not answer.times else 0
+        return 1 if text or "role" not in choice.get("delta", {}) else 0
+
+    def _read_stream(self, response, answer, on_token, with_ids):
         for line in response:
             if not line.startswith(b"data: "):
                 continue
@@ -116,9 +126,10 @@ class Client:
             answer.trace = event.get("baton") or answer.trace
             for choice in event.get("choices", []):
                 self._take_choice(answer, choice)
-                answer.text += choice.get("text") or choice.get("delta", {}).get("content") or ""
+                text = choice.get("text") or choice.get("delta", {}).get("content") or ""
+                answer.text += text
                 now = time.monotonic()
-                for _ in choice.get("token_ids") or []:
+                for _ in range(self._tokens(answer, choice, text, with_ids)):
                     answer.times.append(now)
                     if on_token:
                         on_token(answer)

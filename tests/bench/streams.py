@@ -121,8 +121,10 @@ def beside(endpoint, seeds, streams, seconds, long_prompts=True):
         begin = time.monotonic()
         if not long_prompts:
             running.ended.wait(seconds)
-        while long_prompts and time.monotonic() < begin + seconds and not running.ended.is_set():
+        over = not long_prompts
+        while not over:
             ttft.append(endpoint.stream(prompts.ids(LONG, seeds.take()), 1).ttft * 1e3)
+            over = time.monotonic() >= begin + seconds or running.ended.is_set()
         end = time.monotonic()
     finally:
         streamed = running.stop()

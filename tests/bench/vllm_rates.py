@@ -3,8 +3,8 @@
 
   printf 'prefill 512,2048\\ndecode 256 8,16,32\\n' | python3 vllm_rates.py FOLDER THREADS
 
-cpu.py runs it with a Python that has the package, and asks it again and again: vLLM compiles for
-minutes at each start. FOLDER has the safetensors of a model. For each line on stdin prints one JSON
+cpu.py runs it with a Python that has the package, and asks it again and again: vLLM takes a minute
+or more to start. FOLDER has the safetensors of a model. For each line on stdin prints one JSON
 list of tokens/s: per prompt length the median of three prompts; per number of sequences that hold 256
 tokens each, from the median step.
 """

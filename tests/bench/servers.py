@@ -167,6 +167,7 @@ class Bench:
         results = {}
         try:
             with self._server(program) as server:
+                self._say(f"  {program.name}  first token after {server.first_token_s:.2f} s")
                 if set(self._options.measure) - {"start"}:
                     wait_idle(server.pid)
                     streams.one_stream(server.endpoint, self._seeds, 2)

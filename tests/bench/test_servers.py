@@ -151,7 +151,7 @@ class BenchServers(unittest.TestCase):
     def test_the_first_of_a_round_turns(self):
         _, _, err = self.run_bench("--rounds", "2", "--measure", "start", "--peer",
                                    "other=" + self.program("peer", PEER) + " --port {port}")
-        order = [line.split("  ")[1] for line in err.splitlines() if "first token" in line]
+        order = [line.split("  ")[1] for line in err.splitlines() if "exec to" in line]
         self.assertEqual(order, ["local", "other", "other", "local"])
 
     def test_goodput_at_every_workload_and_limit(self):

@@ -25,7 +25,8 @@ struct UpOptions {
   std::string log_level;
   std::string log_format;
   std::string ready_file;
-  int kill_stuck_after_s = 30;  // 0: never
+  int kill_stuck_after_s = 30;     // 0: never
+  int kill_unready_after_s = 900;  // from its start; 0: never
   bool first_answer = false;
   bool once = false;
 };

@@ -66,6 +66,11 @@ void add_up(CLI::App& app, UpOptions& options) {
       ->type_name("SECONDS")
       ->capture_default_str()
       ->check(CLI::Range(0, 86'400));
+  up->add_option("--kill-unready-after", options.kill_unready_after_s,
+                 "Kill and restart a program that is not ready so long after its start; 0: never")
+      ->type_name("SECONDS")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 86'400));
   up->add_flag("--first-answer", options.first_answer,
                "When ready, ask a question and show the answer");
   up->add_flag("--once", options.once, "Stop when that is done");

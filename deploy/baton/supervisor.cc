@@ -120,12 +120,40 @@ void Supervisor::kill_stuck() {
   for (const StuckProgram& stuck : watch_.take_stuck()) {
     for (Slot& slot : slots_) {
       if (slot.child && slot.child->pid() == stuck.pid) {
-        log_warn("a program hangs and is killed", {{"program", slot.program.name},
-                                                   {"reason", stuck.why},
-                                                   {"for_s", to_seconds(stuck.since)}});
-        slot.was_stuck = true;
-        slot.child->signal(SIGKILL);
+        kill(slot, stuck);
       }
+    }
+  }
+}
+
+void Supervisor::kill(Slot& slot, const StuckProgram& stuck) {
+  log_warn(
+      "a program hangs and is killed",
+      {{"program", slot.program.name}, {"reason", stuck.why}, {"for_s", to_seconds(stuck.since)}});
+  slot.was_stuck = true;
+  slot.child->signal(SIGKILL);
+}
+
+// `programs`, in the order of the slots, as all_ready() left them.
+void Supervisor::kill_unready(const std::vector<RunningProgram>& programs) {
+  const TimePoint now = clock_.now();
+  TimePoint router_started{};
+  bool routers_ready = true;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (programs[i].role == config::Role::kRouter) {
+      router_started = std::max(router_started, slots_[i].started);
+      routers_ready = routers_ready && !programs[i].metrics_url.empty();
+    }
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    // Of a worker nothing is known before a router tells of it.
+    const bool router = programs[i].role == config::Role::kRouter;
+    const Duration since = now - (router ? slot.started : std::max(slot.started, router_started));
+    const bool known = router || routers_ready;
+    if (known && programs[i].metrics_url.empty() && since >= options_.ready_limit &&
+        !slot.was_stuck) {
+      kill(slot, {programs[i].pid, "not ready since its start", since});
     }
   }
 }
@@ -203,6 +231,9 @@ void Supervisor::poll_readiness() {
     running.push_back({slot.program.role, slot.program.name, slot.child->pid(), {}});
   }
   if (!watch_.all_ready(running)) {
+    if (options_.ready_limit > Duration::zero()) {
+      kill_unready(running);
+    }
     return;
   }
   changed_ = false;

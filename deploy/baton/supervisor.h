@@ -7,7 +7,8 @@
 //      v                             +-+ one died: again after a back-off
 //   Failed (all stopped)
 //
-// A program that hangs is one that died: it is killed first.
+// A program that hangs is one that died: it is killed first. Not to be ready long after its start
+// is to hang, too.
 //
 // Routers stop first because a router drains its streams through workers that still serve. A
 // second stop signal, in whatever state, kills everything.
@@ -51,8 +52,8 @@ class ClusterWatch {
  public:
   virtual ~ClusterWatch() = default;
   // Asked while something has changed, every poll_interval or, after a fresh start, more often.
-  // True when requests can be answered by all of `programs`; fills in their metrics_url. May block
-  // for a fraction of a second.
+  // True when requests can be answered by all of `programs`; fills in the metrics_url of those that
+  // are ready. Workers are known through a router. May block for a fraction of a second.
   virtual bool all_ready(std::vector<RunningProgram>& programs) = 0;
   // all_ready() has come true: at the start, and again after every replacement.
   virtual void on_ready(const std::vector<RunningProgram>& programs) = 0;
@@ -72,6 +73,7 @@ class Supervisor {
     Duration router_drain = 35s;
     Duration worker_drain = 35s;
     Duration abandon_limit = 5s;  // for stopping when the cluster could not start
+    Duration ready_limit{};       // from a program's start; 0: none
     Duration poll_interval = 50ms;
     // Signals so soon after the first one are the same wish: timeout(1) and others send theirs to
     // a process and to its group.
@@ -107,6 +109,8 @@ class Supervisor {
   bool take_stop_request() const;
   void on_signal();
   void kill_stuck();
+  void kill_unready(const std::vector<RunningProgram>& programs);
+  static void kill(Slot& slot, const StuckProgram& stuck);
   void reap();
   void on_exit(Slot& slot, const ChildExit& exit);
   void restart_due();

@@ -52,13 +52,13 @@ class SupervisorTest : public ::testing::Test, public ClusterWatch {
   Result<Supervisor::Outcome> run() { return Supervisor(options_, clock_, *this).run(); }
 
   bool all_ready(std::vector<RunningProgram>& programs) override {
+    bool all = true;
     for (RunningProgram& program : programs) {
-      if (!folder_.has("up-" + program.name)) {
-        return false;
-      }
-      program.metrics_url = "http://" + program.name;
+      const bool up = folder_.has("up-" + program.name);
+      program.metrics_url = up ? "http://" + program.name : "";
+      all = all && up;
     }
-    return true;
+    return all;
   }
   void on_gone(const std::string& name) override { gone_.push_back(name); }
   void on_ready(const std::vector<RunningProgram>& programs) override {
@@ -144,6 +144,29 @@ TEST_F(SupervisorTest, KillsWhatHangsAndStartsItAgain) {
   ASSERT_EQ(ready_.size(), 2u);
   EXPECT_EQ(ready_[0][0].pid, ready_[1][0].pid);
   EXPECT_NE(ready_[0][1].pid, ready_[1][1].pid);
+}
+
+// It hangs in its first life; the router, which is ready, stays.
+TEST_F(SupervisorTest, KillsWhatIsNotReadyLongAfterItsStart) {
+  const std::string hangs = "[ -e tried ] || { echo > tried; while :; do sleep 0.01; done; }; ";
+  add(config::Role::kRouter, "router", serving("router"));
+  add(config::Role::kDecode, "d0", hangs + serving("d0"));
+  options_.ready_limit = 1s;
+  EXPECT_EQ(run().value(), Supervisor::Outcome::kStopped);
+  ASSERT_EQ(ready_.size(), 1u);
+  EXPECT_EQ(gone_, (std::vector<std::string>{"d0", "router", "d0"}));
+}
+
+TEST_F(SupervisorTest, AWorkerIsNotToBlameForARouterThatIsNotReady) {
+  const std::string hangs = "[ -e tried ] || { echo > tried; while :; do sleep 0.01; done; }; ";
+  add(config::Role::kRouter, "router", hangs + serving("router"));
+  // It is ready only when a new router is there.
+  add(config::Role::kDecode, "d0",
+      "while [ ! -e up-router ]; do sleep 0.01; done; " + serving("d0"));
+  options_.ready_limit = 1s;
+  EXPECT_EQ(run().value(), Supervisor::Outcome::kStopped);
+  ASSERT_EQ(ready_.size(), 1u);
+  EXPECT_EQ(gone_, (std::vector<std::string>{"router", "router", "d0"}));
 }
 
 TEST_F(SupervisorTest, ReportsAProgramThatIsNotThere) {

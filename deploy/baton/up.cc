@@ -60,13 +60,11 @@ class UpWatch final : public ClusterWatch {
   }
 
   bool all_ready(std::vector<RunningProgram>& programs) override {
-    if (!poll_client_.ready()) {
-      return false;
-    }
     const Result<ClusterStatus> status = poll_client_.status();
     if (!status.ok()) {
       return false;
     }
+    bool all = poll_client_.ready();
     for (RunningProgram& program : programs) {
       if (program.role == config::Role::kRouter) {
         program.metrics_url = plan_.url + "/metrics";
@@ -77,11 +75,9 @@ class UpWatch final : public ClusterWatch {
           program.metrics_url = worker.metrics_url;
         }
       }
-      if (program.metrics_url.empty()) {
-        return false;
-      }
+      all = all && !program.metrics_url.empty();
     }
-    return true;
+    return all;
   }
 
   void on_ready(const std::vector<RunningProgram>& programs) override {
@@ -274,6 +270,8 @@ Result<int> run_cluster(const UpOptions& options, const ClusterPlan& plan, const
   supervised.stop_request_fd = fds.request;
   supervised.router_drain = plan.config.router.drain + kDrainSlack;
   supervised.worker_drain = plan.config.workers.drain + kDrainSlack;
+  supervised.ready_limit =
+      config::scaled(plan.config, std::chrono::seconds(options.kill_unready_after_s));
   Supervisor supervisor(std::move(supervised), clock, watch);
   BATON_ASSIGN_OR_RETURN(const Supervisor::Outcome outcome, supervisor.run());
   switch (outcome) {

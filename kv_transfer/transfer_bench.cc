@@ -1,12 +1,18 @@
 #include "kv_transfer/transfer_bench.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +22,7 @@
 #include <thread>
 
 #include "common/base/bounded_queue.h"
+#include "common/base/file_descriptor.h"
 #include "kv_transfer/transfer.h"
 
 extern char** environ;  // NOLINT: posix_spawn wants it
@@ -211,6 +218,74 @@ double memcpy_gb_per_s(const KvPool& to, const KvPool& from) {
   return static_cast<double>(from.bytes()) / seconds / 1e9;
 }
 
+// Both ends of a connection over loopback; no call on them takes longer than kStepLimit.
+Result<std::array<FileDescriptor, 2>> loopback() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  socklen_t length = sizeof(address);
+  const FileDescriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor from(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool connected = bind(listener.get(), any, length) == 0 && listen(listener.get(), 1) == 0 &&
+                         getsockname(listener.get(), any, &length) == 0 &&
+                         connect(from.get(), any, length) == 0;
+  FileDescriptor to(connected ? accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC) : -1);
+  if (!to.open()) {
+    return internal_error(std::string("a connection over loopback: ") + std::strerror(errno));
+  }
+  const timeval limit{std::chrono::duration_cast<std::chrono::seconds>(kStepLimit).count(), 0};
+  for (const FileDescriptor* end : {&from, &to}) {
+    for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+      setsockopt(end->get(), SOL_SOCKET, option, &limit, sizeof(limit));
+    }
+  }
+  return std::array<FileDescriptor, 2>{std::move(from), std::move(to)};
+}
+
+// How fast a plain socket carries as much as is pushed, until the receiver has answered.
+Result<double> socket_gb_per_s(size_t bytes, int repeats) {
+  constexpr size_t kMostBytes = 256u << 20;
+  constexpr size_t kCall = 256u << 10;
+  BATON_ASSIGN_OR_RETURN(const auto ends, loopback());
+  std::vector<char> source(std::min(bytes, kMostBytes));
+  std::vector<char> target(source.size());
+  std::jthread receiver([&] {
+    for (size_t got = 0;;) {
+      const size_t want = std::min(kCall, target.size() - got);
+      const ssize_t n = recv(ends[1].get(), target.data() + got, want, 0);
+      if (n <= 0) {
+        return;
+      }
+      got += static_cast<size_t>(n);
+      if (got == target.size()) {
+        got = 0;
+        if (::send(ends[1].get(), "", 1, MSG_NOSIGNAL) != 1) {
+          return;
+        }
+      }
+    }
+  });
+  std::vector<double> rates;
+  bool good = true;
+  for (int i = 0; i < repeats && good; ++i) {
+    const TimePoint begin = std::chrono::steady_clock::now();
+    for (size_t sent = 0; sent < source.size() && good;) {
+      const size_t want = std::min(kCall, source.size() - sent);
+      const ssize_t n = ::send(ends[0].get(), source.data() + sent, want, MSG_NOSIGNAL);
+      good = n > 0;
+      sent += good ? static_cast<size_t>(n) : 0;
+    }
+    char answer = 0;
+    good = good && recv(ends[0].get(), &answer, 1, 0) == 1;
+    const double seconds = to_seconds(std::chrono::steady_clock::now() - begin);
+    rates.push_back(static_cast<double>(source.size()) / seconds / 1e9);
+  }
+  shutdown(ends[0].get(), SHUT_WR);  // ends the receiver
+  return good ? Result<double>(median(rates))
+              : internal_error("the connection over loopback does not carry on");
+}
+
 OpenTransfer request_for(const std::string& address, std::vector<BlockId> blocks, int tokens) {
   OpenTransfer request;
   request.target = {"receiver", kReceiver, address};
@@ -304,6 +379,10 @@ Result<TransferBenchReport> run_transfer_bench(const TransferBenchOptions& optio
   }
   TransferBenchReport report;
   report.transport = options.transport;
+  if (options.transport == "ucx-tcp") {
+    BATON_ASSIGN_OR_RETURN(report.socket_gb_per_s,
+                           socket_gb_per_s(options.pool_bytes, options.repeats));
+  }
   for (const size_t piece_bytes : options.piece_bytes) {
     const Status status = measure_piece(options, piece_bytes, report.rows.empty(), report);
     if (!status.ok()) {

@@ -33,6 +33,9 @@ struct TransferBenchRow {
 
 struct TransferBenchReport {
   std::string transport;
+  // What a plain TCP connection over loopback carries between two threads, a median of the same
+  // run; 0 of transports without TCP.
+  double socket_gb_per_s = 0;
   std::vector<TransferBenchRow> rows;
   double reserve_to_grant_p50_ms = 0;
   double reserve_to_grant_p99_ms = 0;

@@ -23,6 +23,7 @@ TEST(TransferBenchTest, MeasuresEveryPieceSize) {
     const Result<TransferBenchReport> report = run_transfer_bench(options);
     ASSERT_TRUE(report.ok()) << report.status().to_string();
     EXPECT_EQ(report->transport, transport);
+    EXPECT_EQ(report->socket_gb_per_s > 0, report->transport == "ucx-tcp");
     ASSERT_EQ(report->rows.size(), 2u);
     for (const TransferBenchRow& row : report->rows) {
       EXPECT_GT(row.memcpy_gb_per_s, 0);

@@ -40,6 +40,9 @@ std::string transfer_json(const TransferBenchReport& report) {
          "\"digest_ratio\":%.3f",
          last.gb_per_s, last.memcpy_gb_per_s, last.ratio(), last.digest_gb_per_s,
          last.digest_ratio());
+  if (report.socket_gb_per_s > 0) {
+    append(out, ",\"socket_gb_per_s\":%.3f", report.socket_gb_per_s);
+  }
   append(out, ",\"reserve_grant_us\":{\"p50\":%.1f,\"p99\":%.1f}",
          report.reserve_to_grant_p50_ms * 1e3, report.reserve_to_grant_p99_ms * 1e3);
   append(out, ",\"commit_ack_us\":{\"p50\":%.1f,\"p99\":%.1f},\"idle_cpu\":%.4f,\"pieces\":[",
@@ -63,6 +66,9 @@ std::string transfer_table(const TransferBenchReport& report) {
   for (const TransferBenchRow& row : report.rows) {
     append(out, "%6zu KiB %10.2f %10.2f %10.2f %12.2f %10.2f\n", row.piece_bytes / 1024,
            row.memcpy_gb_per_s, row.gb_per_s, row.ratio(), row.digest_gb_per_s, row.digest_ratio());
+  }
+  if (report.socket_gb_per_s > 0) {
+    append(out, "a plain socket over loopback: %.2f GB/s\n", report.socket_gb_per_s);
   }
   append(out,
          "RESERVE to GRANT: p50 %.0f us, p99 %.0f us; COMMIT to ACK: p50 %.0f us, p99 %.0f us\n",

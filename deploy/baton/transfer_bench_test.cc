@@ -34,6 +34,12 @@ TEST(TransferBenchTest, PrintsARowForEachPieceSize) {
   EXPECT_NE(table.find("\n     4 KiB       5.00       3.00       0.60         2.00       0.40\n"),
             std::string::npos)
       << table;
+  EXPECT_EQ(table.find("socket"), std::string::npos) << table;
+  kv_transfer::TransferBenchReport of_tcp = report();
+  of_tcp.socket_gb_per_s = 3.757;
+  EXPECT_NE(transfer_table(of_tcp).find("\na plain socket over loopback: 3.76 GB/s\n"),
+            std::string::npos);
+  EXPECT_NE(transfer_json(of_tcp).find(",\"socket_gb_per_s\":3.757,"), std::string::npos);
   EXPECT_NE(table.find("idle with a link up: 1.23 % of a core\n"), std::string::npos) << table;
 }
 

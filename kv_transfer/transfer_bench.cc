@@ -243,41 +243,54 @@ Result<std::array<FileDescriptor, 2>> loopback() {
   return std::array<FileDescriptor, 2>{std::move(from), std::move(to)};
 }
 
+constexpr size_t kSocketCall = 256u << 10;
+
+// Takes rounds of `target`'s size, each answered by a byte, until the other end is shut.
+void answer_rounds(int socket, std::vector<char>& target) {
+  size_t got = 0;
+  while (true) {
+    const ssize_t n =
+        recv(socket, target.data() + got, std::min(kSocketCall, target.size() - got), 0);
+    if (n <= 0) {
+      return;
+    }
+    got += static_cast<size_t>(n);
+    if (got < target.size()) {
+      continue;
+    }
+    got = 0;
+    if (::send(socket, "", 1, MSG_NOSIGNAL) != 1) {
+      return;
+    }
+  }
+}
+
+// One round from its first byte to the answer.
+bool send_round(int socket, const std::vector<char>& source) {
+  for (size_t sent = 0; sent < source.size();) {
+    const ssize_t n = ::send(socket, source.data() + sent,
+                             std::min(kSocketCall, source.size() - sent), MSG_NOSIGNAL);
+    if (n <= 0) {
+      return false;
+    }
+    sent += static_cast<size_t>(n);
+  }
+  char answer = 0;
+  return recv(socket, &answer, 1, 0) == 1;
+}
+
 // How fast a plain socket carries as much as is pushed, until the receiver has answered.
 Result<double> socket_gb_per_s(size_t bytes, int repeats) {
   constexpr size_t kMostBytes = 256u << 20;
-  constexpr size_t kCall = 256u << 10;
   BATON_ASSIGN_OR_RETURN(const auto ends, loopback());
-  std::vector<char> source(std::min(bytes, kMostBytes));
+  const std::vector<char> source(std::min(bytes, kMostBytes));
   std::vector<char> target(source.size());
-  std::jthread receiver([&] {
-    for (size_t got = 0;;) {
-      const size_t want = std::min(kCall, target.size() - got);
-      const ssize_t n = recv(ends[1].get(), target.data() + got, want, 0);
-      if (n <= 0) {
-        return;
-      }
-      got += static_cast<size_t>(n);
-      if (got == target.size()) {
-        got = 0;
-        if (::send(ends[1].get(), "", 1, MSG_NOSIGNAL) != 1) {
-          return;
-        }
-      }
-    }
-  });
+  const std::jthread receiver([&] { answer_rounds(ends[1].get(), target); });
   std::vector<double> rates;
   bool good = true;
   for (int i = 0; i < repeats && good; ++i) {
     const TimePoint begin = std::chrono::steady_clock::now();
-    for (size_t sent = 0; sent < source.size() && good;) {
-      const size_t want = std::min(kCall, source.size() - sent);
-      const ssize_t n = ::send(ends[0].get(), source.data() + sent, want, MSG_NOSIGNAL);
-      good = n > 0;
-      sent += good ? static_cast<size_t>(n) : 0;
-    }
-    char answer = 0;
-    good = good && recv(ends[0].get(), &answer, 1, 0) == 1;
+    good = send_round(ends[0].get(), source);
     const double seconds = to_seconds(std::chrono::steady_clock::now() - begin);
     rates.push_back(static_cast<double>(source.size()) / seconds / 1e9);
   }

@@ -67,7 +67,7 @@ void add_up(CLI::App& app, UpOptions& options) {
       ->capture_default_str()
       ->check(CLI::Range(0, 86'400));
   up->add_option("--kill-unready-after", options.kill_unready_after_s,
-                 "Kill and restart a program that is not ready so long after its start; 0: never")
+                 "Kill and restart a program not ready after so long; 0: never")
       ->type_name("SECONDS")
       ->capture_default_str()
       ->check(CLI::Range(0, 86'400));

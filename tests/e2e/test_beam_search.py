@@ -73,15 +73,19 @@ class BeamSearch(unittest.TestCase):
             prompt = local["choices"][0]["prompt_token_ids"]
             ends = {END, END_OF_TEXT}
             self.check(local, self.by_hand(cluster, prompt, ends, 1), ends, 1)
+            self.cost(cluster)
+            cluster.wait_blocks_free()
+            self.worker_dies(cluster)
+
+    def test_finds_the_same_after_a_hand_over(self):
+        with Cluster(file="deploy/local-2p2d.yaml",
+                     sets=["router.local_prefill=never"]) as cluster:
             remote = self.search(cluster, LONG, 8, length_penalty=-0.5, ignore_eos=True,
                                  stop_token_ids=[30, 28])  # "." and ","
             self.assertTrue(remote["baton"]["prefill"].startswith("p"), remote["baton"])
             self.assertGreater(remote["baton"]["transfer_bytes"], 0)
             prompt = remote["choices"][0]["prompt_token_ids"]
             self.check(remote, self.by_hand(cluster, prompt, {30, 28}, -0.5, 8), {30, 28}, -0.5)
-            self.cost(cluster)
-            cluster.wait_blocks_free()
-            self.worker_dies(cluster)
 
     def cost(self, cluster):
         """Prints the time of a token beside that of as many greedy choices."""

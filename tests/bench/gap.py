@@ -19,31 +19,15 @@ import os
 import statistics
 import sys
 import threading
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import cluster as clusters  # noqa: E402
 import prompts  # noqa: E402
 from client import Background  # noqa: E402
+from runs import percentile  # noqa: E402
+from streams import Seeds  # noqa: E402
 
 STATES = ("idle", "busy")
-
-
-class Seeds:
-    """Every prompt of a run differs from all others."""
-
-    def __init__(self):
-        self._next = int(time.time()) % 10_000 * 1_000
-        self._lock = threading.Lock()
-
-    def take(self):
-        with self._lock:
-            self._next += 1
-            return self._next
-
-
-def percentile(values, share):
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def sample(answer):

@@ -24,10 +24,12 @@ class Seeds:
 
     def __init__(self):
         self._next = int(time.time()) % 10_000 * 1_000
+        self._lock = threading.Lock()
 
     def take(self):
-        self._next += 1
-        return self._next
+        with self._lock:
+            self._next += 1
+            return self._next
 
 
 class Endpoint:

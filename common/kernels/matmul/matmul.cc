@@ -236,27 +236,17 @@ void multiply_coded_rows(const FastKernels& fast, const MatmulParams& p, int pan
   }
 }
 
-// False where the canonical arithmetic is the quickest.
-bool multiply_fast(device::Isa isa, const MatmulParams& params, int panel_begin, int panel_end,
-                   std::byte* scratch) {
-  const WeightFormat format = params.weights->format();
-  if (matmul_takes_codes(isa, params.arithmetic, format, params.rows)) {
-    multiply_coded_rows(avx512_fast_kernels(), params, panel_begin, panel_end, scratch);
-    return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 void matmul(device::Isa isa, const MatmulParams& params, int panel_begin, int panel_end,
             std::byte* scratch) {
-  if (params.arithmetic == Arithmetic::kFast &&
-      multiply_fast(isa, params, panel_begin, panel_end, scratch)) {
+  const WeightFormat format = params.weights->format();
+  if (matmul_takes_codes(isa, params.arithmetic, format, params.rows)) {
+    multiply_coded_rows(avx512_fast_kernels(), params, panel_begin, panel_end, scratch);
     return;
   }
   const LevelKernels kernels = kernels_of(isa, params.arithmetic);
-  const bool few = takes_few_rows(isa, kernels, params.weights->format(), params.rows);
+  const bool few = takes_few_rows(isa, kernels, format, params.rows);
   if (isa == device::Isa::kAmx && !few) {
     matmul_with_tiles(amx_multiply, kernels, params, panel_begin, panel_end, scratch);
     amx_release();

@@ -187,6 +187,15 @@ bool StepTable::running(int slot) const {
   return layout_->lines[static_cast<size_t>(slot)].running.load(std::memory_order_acquire) != 0;
 }
 
+bool StepTable::any_running() const {
+  for (int slot = 0; slot < kMaxSlots; ++slot) {
+    if (running(slot)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool StepTable::idle(int slot, Duration quiet, TimePoint now) const {
   if (running(slot)) {
     return false;

@@ -51,6 +51,7 @@ class StepTable final {
   Duration longest_waiting(int own_slot) const;
 
   bool running(int slot) const;
+  bool any_running() const;
   // No step runs, and none has run for `quiet`. Of a slot that has never had a step: true.
   bool idle(int slot, Duration quiet, TimePoint now) const;
 

@@ -26,10 +26,12 @@ TEST_F(StepTableTest, AWorkerIsIdleSomeTimeAfterItsStep) {
   EXPECT_TRUE(table_.idle(1, 3ms, clock_.now()));
   table_.begin(1);
   EXPECT_TRUE(table_.running(1));
+  EXPECT_TRUE(table_.any_running());
   EXPECT_FALSE(table_.idle(1, 3ms, clock_.now()));
   table_.begin(1);
   table_.end(1, clock_.now());
   EXPECT_FALSE(table_.running(1));
+  EXPECT_FALSE(table_.any_running());
   clock_.advance(2ms);
   EXPECT_FALSE(table_.idle(1, 3ms, clock_.now()));
   clock_.advance(1ms);

@@ -69,6 +69,7 @@ struct Engine::State {
   SteadyClock clock;
   std::unique_ptr<model::Weights> weights;
   std::vector<kv_cache::KvPool> pools;
+  std::atomic<bool> step_runs{false};  // before what asks for it
   std::unique_ptr<kv_cache::Prefaulter> prefaulter;
   std::unique_ptr<model::Forward> forward;
   KvWritten kv_written;
@@ -88,6 +89,7 @@ struct Engine::State {
   std::unique_ptr<device::ComputeTeam> team;
 
   Status load();
+  bool computing() const;
   void set_hooks();
   void run_step(device::TeamThread& thread);
   void finish_step();
@@ -131,8 +133,9 @@ Status Engine::State::load() {
     pools.push_back(std::move(kv));
   }
   if (options.touch == kv_cache::Touch::kByOwner) {
-    prefaulter =
-        std::make_unique<kv_cache::Prefaulter>(pools, kv_cache::Prefaulter::Options(), clock);
+    kv_cache::Prefaulter::Options when;
+    when.computing = [this] { return computing(); };
+    prefaulter = std::make_unique<kv_cache::Prefaulter>(pools, when, clock);
   }
   forward = std::make_unique<model::Forward>(
       *weights, pools,
@@ -143,6 +146,12 @@ Status Engine::State::load() {
   step = std::make_unique<Step>(description.vocab);
   buffers.resize(static_cast<size_t>(team->ranks() * team->threads_per_rank()));
   return Status();
+}
+
+// Whether a step of this worker runs, or of one that shares CPUs with it.
+bool Engine::State::computing() const {
+  const device::StepTable* steps = options.team.steps;
+  return step_runs.load(std::memory_order_relaxed) || (steps != nullptr && steps->any_running());
 }
 
 void Engine::State::set_hooks() {
@@ -186,11 +195,13 @@ void Engine::State::finish_step() {
   output.attention_seconds = to_seconds(attention_time);
   // `done` may submit the next step, which sets the member anew.
   const std::function<void(StepOutput)> callback = std::exchange(done, nullptr);
+  step_runs.store(false, std::memory_order_relaxed);
   callback(std::move(output));
 }
 
 void Engine::submit(std::unique_ptr<BatchPlan> plan, std::function<void(StepOutput)> done) {
   State& s = *state_;
+  s.step_runs.store(true, std::memory_order_relaxed);
   s.team->announce();
   s.forward->prepare(s.step->begin(std::move(plan)));
   s.done = std::move(done);

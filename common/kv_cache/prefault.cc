@@ -11,6 +11,8 @@ namespace {
 
 constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
 constexpr uintptr_t kPage = 4096;
+// Decode steps follow each other after some tenths of a millisecond.
+constexpr Duration kPause = 3ms;
 
 // Pages of [begin, end). False when the kernel cannot; memory that is not there is left to whoever
 // uses it.
@@ -68,6 +70,22 @@ bool Prefaulter::rest(Duration time) {
   return !stop_;
 }
 
+// Until no step has run for kPause, or `patience` is over. False when it is time to end.
+bool Prefaulter::wait_for_pause() {
+  if (options_.computing == nullptr) {
+    return true;
+  }
+  const TimePoint limit = clock_.now() + options_.patience;
+  for (bool paused = false; !paused && clock_.now() < limit;) {
+    const bool idle_before = !options_.computing();
+    if (!rest(kPause)) {
+      return false;
+    }
+    paused = idle_before && !options_.computing();
+  }
+  return true;
+}
+
 // The piece of each layer that lies `round` large pages after its first.
 bool Prefaulter::touch_round(uintptr_t round, bool& any) {
   for (const auto& [memory, shared] : layers_) {
@@ -78,6 +96,9 @@ bool Prefaulter::touch_round(uintptr_t round, bool& any) {
       continue;
     }
     any = true;
+    if (!wait_for_pause()) {
+      return false;
+    }
     const TimePoint started = clock_.now();
     if (!touch(std::max(begin, page), std::min(end, page + kHugePage))) {
       return false;

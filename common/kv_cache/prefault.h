@@ -3,8 +3,9 @@
 // Touches the memory of KV pools from a thread of its own, so that a worker can answer before all
 // of its pool is there: on a virtual machine whose memory comes from the host at the first touch, a
 // gigabyte takes seconds. Blocks are touched in the order in which block_pool.h hands them out, in
-// large pages, at a fixed share of one CPU. A step that reaches a block first takes the faults
-// itself, in small pages, so that it pays for no more than it uses, and is as correct.
+// large pages, in the pauses between steps: a piece may take milliseconds of a CPU, and a step
+// would wait for the thread that it takes it from. A step that reaches a block first takes the
+// faults itself, in small pages, so that it pays for no more than it uses, and is as correct.
 //
 // Of pools that other processes map (Backing::kShared) a piece is then gathered into one large
 // page: the kernel makes none for such memory by itself, unless an administrator says so.
@@ -14,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -28,7 +30,11 @@ class Prefaulter final {
  public:
   struct Options {
     Duration delay = 1s;  // before the first piece: the start and the first answer come first
-    int rest = 3;         // after a piece, times as long as that took
+    int rest = 1;         // after a piece, times as long as that took
+    // Whether a step runs on CPUs that this thread may take; empty: none ever does. Asked from this
+    // thread. A piece waits for a pause of some milliseconds, but not for longer than `patience`.
+    std::function<bool()> computing = nullptr;
+    Duration patience = 100ms;
   };
 
   // `pools` were made with Touch::kByOwner; they may be moved but outlive this. So does the clock.
@@ -44,6 +50,7 @@ class Prefaulter final {
   void run();
   bool touch_round(uintptr_t round, bool& any);
   bool rest(Duration time);
+  bool wait_for_pause();
 
   struct Layer {
     std::span<std::byte> memory;

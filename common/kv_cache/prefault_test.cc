@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <vector>
 
 namespace baton::kv_cache {
@@ -68,6 +69,31 @@ TEST(PrefaulterTest, GathersSharedPoolsWithoutChangingThem) {
   for (size_t i = 0; i < pools[0].bytes() / sizeof(uint16_t); ++i) {
     ASSERT_EQ(values[i], 0x1234);
   }
+}
+
+TEST(PrefaulterTest, WaitsForAPauseBetweenSteps) {
+  const SteadyClock clock;
+  const std::vector<KvPool> pools = make_pools(1, 150, Touch::kByOwner);
+  const size_t all = missing_pages(pools[0]);
+  std::atomic<bool> computing{true};
+  Prefaulter prefaulter(
+      pools,
+      {.delay = 0s, .rest = 0, .computing = [&] { return computing.load(); }, .patience = 1h},
+      clock);
+  EXPECT_FALSE(prefaulter.wait_done(clock.now() + 30ms));
+  EXPECT_EQ(missing_pages(pools[0]), all);
+  computing = false;
+  ASSERT_TRUE(prefaulter.wait_done(clock.now() + 60s));
+  EXPECT_EQ(missing_pages(pools[0]), 0u);
+}
+
+TEST(PrefaulterTest, StepsWithoutPausesDelayItOnly) {
+  const SteadyClock clock;
+  const std::vector<KvPool> pools = make_pools(1, 150, Touch::kByOwner);
+  Prefaulter prefaulter(
+      pools, {.delay = 0s, .rest = 0, .computing = [] { return true; }, .patience = 1ms}, clock);
+  ASSERT_TRUE(prefaulter.wait_done(clock.now() + 60s));
+  EXPECT_EQ(missing_pages(pools[0]), 0u);
 }
 
 TEST(PrefaulterTest, EndsWithoutFinishing) {

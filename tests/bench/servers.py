@@ -383,7 +383,7 @@ def main(argv):
     with contextlib.ExitStack() as stack:
         if options.logs:
             folder = pathlib.Path(options.logs)
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
         else:
             folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:

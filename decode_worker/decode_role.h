@@ -72,7 +72,7 @@ class DecodeRole final : public worker::Role {
   void take_slots(DecodeRun& run, int kv_tokens);
   void release_slots(DecodeRun& run, int count);
   void grant(DecodeRun& run, kv_cache::BlockPools::Parts parts);
-  void prefill_here(DecodeRun& run, kv_cache::BlockPools::Hit hit);
+  void prefill_here(DecodeRun& run, kv_cache::BlockPools::Hit hit, kv_cache::BlockPools::Part part);
   void on_event(kv_transfer::Event event);
   void on_reserve(kv_transfer::ReserveArrived reserve);
   void on_committed(kv_transfer::TransferCommitted committed);

@@ -175,7 +175,12 @@ bool DecodeRole::try_admit(DecodeRun& run) {
     }
     run.started = env_.clock.now();
     take_slots(run, size);
-    prefill_here(run, std::move(hit));
+    kv_cache::BlockPools::Part part;
+    const int one_less = hit.tokens - env_.blocks.block_tokens();
+    if (fits(run, {one_less, one_less}, size, hit.blocks)) {
+      part = env_.blocks.match_part(tokens, hit.tokens, usable, salt);
+    }
+    prefill_here(run, std::move(hit), std::move(part));
     return true;
   }
   const int unit = run.push_unit_tokens;
@@ -192,15 +197,18 @@ bool DecodeRole::try_admit(DecodeRun& run) {
   return true;
 }
 
-void DecodeRole::prefill_here(DecodeRun& run, kv_cache::BlockPools::Hit hit) {
+void DecodeRole::prefill_here(DecodeRun& run, kv_cache::BlockPools::Hit hit,
+                              kv_cache::BlockPools::Part part) {
+  const int cached = hit.tokens + part.tokens;
   worker::Sequence sequence(new_sequence(), run.base_tokens());
   const int size = sequence.size();
   run.timings.prefill_worker = env_.entry.name;
   run.timings.queue_ms = to_ms(run.started - run.arrived);
-  run.timings.prompt_tokens_cached = static_cast<uint32_t>(hit.tokens);
-  run.timings.prompt_tokens_computed = static_cast<uint32_t>(size - hit.tokens);
+  run.timings.prompt_tokens_cached = static_cast<uint32_t>(cached);
+  run.timings.prompt_tokens_computed = static_cast<uint32_t>(size - cached);
   sequence.adopt(std::move(hit.blocks), hit.tokens);
   BATON_CHECK(sequence.reserve(size, env_.blocks).ok(), "blocks counted wrongly");
+  sequence.copy_part(std::move(part));
   run.state = RunState::kPrefilling;
   add_lane(std::move(sequence), run, Lane::kBase);
 }

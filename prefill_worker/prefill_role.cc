@@ -325,12 +325,12 @@ void PrefillRole::open_transfer(PrefillRun& run) {
 
 // What has been computed, or was cached, before the transfer opened goes out at once.
 void PrefillRole::announce_written(const PrefillRun& run) {
-  if (run.sequence.computed() == 0) {
+  if (run.sequence.stored() == 0) {
     return;
   }
   for (int layer = 0; layer < env_.engine.description().layers; ++layer) {
     for (int rank = 0; rank < env_.engine.ranks(); ++rank) {
-      agent_->layer_written(run.transfer, rank, layer, run.sequence.computed());
+      agent_->layer_written(run.transfer, rank, layer, run.sequence.stored());
     }
   }
 }

@@ -91,11 +91,16 @@ bool PrefillRole::try_start(PrefillRun& run) {
   if (full && pool.available() < pool.blocks_for(size) - static_cast<int>(hit.blocks[0].size())) {
     return false;  // cached blocks count as available until they are held
   }
+  kv_cache::BlockPools::Part part;
+  if (full && pool.available() > pool.blocks_for(size) - static_cast<int>(hit.blocks[0].size())) {
+    part = env_.blocks.match_part(run.sequence.tokens(), hit.tokens, usable, salt);
+  }
   run.window_blocks = window_blocks;
   window_promised_ += window_blocks;
-  run.cached_tokens = hit.tokens;
+  run.cached_tokens = hit.tokens + part.tokens;
   run.sequence.adopt(std::move(hit.blocks), hit.tokens);
   BATON_CHECK(run.sequence.reserve(size, env_.blocks).ok(), "blocks counted wrongly");
+  run.sequence.copy_part(std::move(part));
   run.state = RunState::kComputing;
   run.started = env_.clock.now();
   run.timings.prefill_worker = env_.entry.name;

@@ -167,6 +167,33 @@ BlockId BlockPool::find(const U128& hash, const U128& parent,
   return equal ? entry->second : kNoBlock;
 }
 
+bool BlockPool::ByContent::before(const Content& a, const Content& b) {
+  return a.parent != b.parent ? a.parent < b.parent
+                              : std::ranges::lexicographical_compare(a.tokens, b.tokens);
+}
+
+BlockPool::Beginning BlockPool::find_beginning(const U128& parent,
+                                               std::span<const TokenId> tokens) const {
+  Beginning best;
+  const auto look_at = [&](BlockId id) {
+    const Block& block = blocks_[id];
+    if (block.parent == parent) {
+      const auto differ = std::ranges::mismatch(block.tokens, tokens);
+      const auto equal = static_cast<int>(differ.in2 - tokens.begin());
+      best = equal > best.tokens ? Beginning{id, equal} : best;
+    }
+  };
+  // In this order nothing lies between `tokens` and one of the two that share most with them.
+  const auto next = by_content_.lower_bound(Content{parent, tokens});
+  if (next != by_content_.end()) {
+    look_at(*next);
+  }
+  if (next != by_content_.begin()) {
+    look_at(*std::prev(next));
+  }
+  return best;
+}
+
 void BlockPool::enter(BlockId id, const U128& hash, const U128& parent,
                       std::span<const TokenId> tokens) {
   if (!options_.prefix_cache) {
@@ -183,6 +210,7 @@ void BlockPool::enter(BlockId id, const U128& hash, const U128& parent,
   block.hash = hash;
   block.parent = parent;
   block.tokens.assign(tokens.begin(), tokens.end());
+  by_content_.insert(id);
   note_event(events_.added, hash);
 }
 
@@ -256,6 +284,7 @@ void BlockPool::evict_oldest() {
 void BlockPool::remove_from_index(BlockId id) {
   Block& block = blocks_[id];
   note_event(events_.removed, block.hash);
+  by_content_.erase(id);
   index_.erase(block.hash);
   block.indexed = false;
   block.tokens.clear();

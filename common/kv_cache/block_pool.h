@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <list>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -96,6 +97,13 @@ class BlockPool {
   // The index; block_pools.h looks prefixes up and publishes them. The block that holds `tokens`
   // after `parent`; kNoBlock if none, or if only the hash is equal.
   BlockId find(const U128& hash, const U128& parent, std::span<const TokenId> tokens) const;
+  // The block after `parent` that begins with the most of `tokens`, and how many they are; kNoBlock
+  // and 0 if none begins with any.
+  struct Beginning {
+    BlockId id = kNoBlock;
+    int tokens = 0;
+  };
+  Beginning find_beginning(const U128& parent, std::span<const TokenId> tokens) const;
   // One reference more on each; empty places at the front stay so.
   BlockLease hold(std::vector<BlockId> ids);
   // Enters a full block that an active lease holds, unless its content is there already.
@@ -135,11 +143,29 @@ class BlockPool {
     std::vector<TokenId> tokens;
     std::list<BlockId>::iterator lru;  // of a cached block
   };
+  // Blocks of the index by parent and then by tokens, so that those with a common beginning are
+  // neighbours.
+  struct Content {
+    const U128& parent;
+    std::span<const TokenId> tokens;
+  };
+  struct ByContent {
+    using is_transparent = void;
+    const BlockPool* pool;
+    Content of(BlockId id) const { return {pool->blocks_[id].parent, pool->blocks_[id].tokens}; }
+    static const Content& of(const Content& content) { return content; }
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      return before(of(a), of(b));
+    }
+    static bool before(const Content& a, const Content& b);
+  };
   Options options_;
   std::vector<Block> blocks_;
   std::vector<BlockId> free_;
   std::list<BlockId> lru_;  // cached blocks, oldest first
   std::unordered_map<U128, BlockId> index_;
+  std::set<BlockId, ByContent> by_content_{ByContent{this}};  // the same blocks
   BlockCounts counts_;
   uint64_t evictions_ = 0;
   Events events_;

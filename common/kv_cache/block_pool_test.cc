@@ -128,6 +128,36 @@ TEST(BlockPoolTest, FindsThePublishedPrefixInFullBlocks) {
   EXPECT_EQ(pool.stats().hit_tokens, 8u);
 }
 
+TEST(BlockPoolTest, FindsTheBlockThatBeginsAlikeTheLongest) {
+  CachedPool pool(options(16));
+  const U128 root{7, 9};
+  EXPECT_EQ(pool->find_beginning(root, tokens_from(0, 4)).id, kNoBlock);
+  const std::vector<std::vector<TokenId>> contents = {
+      {1, 2, 3, 4}, {1, 2, 5, 0}, {1, 9, 9, 9}, {2, 2, 2, 2}};
+  std::vector<BlockLease> leases;
+  for (size_t i = 0; i < contents.size(); ++i) {
+    leases.push_back(take(pool, 2));
+    pool->enter(leases[i].ids()[0], {1, i}, root, contents[i]);
+    pool->enter(leases[i].ids()[1], {2, i}, {1, i}, contents[i]);  // of another parent
+  }
+  const auto expect = [&](std::vector<TokenId> tokens, size_t content, int equal) {
+    const BlockPool::Beginning found = pool->find_beginning(root, tokens);
+    EXPECT_EQ(found.tokens, equal);
+    EXPECT_EQ(found.id, leases[content].ids()[0]);
+  };
+  expect({1, 2, 3, 9}, 0, 3);
+  expect({1, 2, 3}, 0, 3);
+  expect({1, 2, 4, 4}, 1, 2);  // the upper neighbour; the lower one has as many
+  expect({1, 2, 5, 0}, 1, 4);
+  expect({1, 3}, 2, 1);
+  expect({2, 9, 9, 9}, 3, 1);
+  EXPECT_EQ(pool->find_beginning(root, tokens_from(3, 4)).id, kNoBlock);
+  EXPECT_EQ(pool->find_beginning({3, 3}, tokens_from(1, 4)).id, kNoBlock);
+  leases.clear();
+  pool->drop_cache();
+  EXPECT_EQ(pool->find_beginning(root, contents[0]).id, kNoBlock);
+}
+
 TEST(BlockPoolTest, KeepsTenantsApart) {
   CachedPool pool(options(8));
   const std::vector<TokenId> prompt = tokens_from(0, 8);

@@ -146,6 +146,27 @@ BlockPools::Hit BlockPools::match(std::span<const TokenId> tokens, int max_token
   return hit;
 }
 
+BlockPools::Part BlockPools::match_part(std::span<const TokenId> tokens, int found, int max_tokens,
+                                        std::string_view tenant_salt) {
+  tokens = at_most(tokens, max_tokens);
+  const auto begin = static_cast<size_t>(found);
+  if (!options_.prefix_cache || groups() > 1 || group(0).kind != CacheKind::kFull ||
+      tokens.size() <= begin) {
+    return {};
+  }
+  const U128 root = prefix_hash::tenant_root(options_.root, tenant_salt);
+  const std::vector<U128> hashes =
+      prefix_hash::chain(root, tokens.first(begin), options_.block_tokens);
+  const size_t most = std::min(tokens.size() - begin, static_cast<size_t>(options_.block_tokens));
+  const BlockPool::Beginning next =
+      pool(0).find_beginning(hashes.empty() ? root : hashes.back(), tokens.subspan(begin, most));
+  if (next.id == kNoBlock) {
+    return {};
+  }
+  stats_.hit_tokens += static_cast<uint64_t>(next.tokens);
+  return {pool(0).hold({next.id}), next.tokens};
+}
+
 int BlockPools::peek(std::span<const TokenId> tokens, int max_tokens,
                      std::string_view tenant_salt) const {
   return options_.prefix_cache ? find_prefix(at_most(tokens, max_tokens), tenant_salt).tokens[0]

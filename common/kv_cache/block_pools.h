@@ -62,6 +62,16 @@ class BlockPools {
     int tokens = 0;
   };
   Hit match(std::span<const TokenId> tokens, int max_tokens, std::string_view tenant_salt = {});
+  // What match() leaves: a cached block that begins as the sequence goes on after its first `found`
+  // tokens, with one reference on it, and how many tokens of it may be copied
+  // (Sequence::copy_part), so that the prefix has at most `max_tokens`; none in a cache with
+  // windows. Counts hit tokens.
+  struct Part {
+    BlockLease source;
+    int tokens = 0;
+  };
+  Part match_part(std::span<const TokenId> tokens, int found, int max_tokens,
+                  std::string_view tenant_salt = {});
   // How many tokens match() would find, without taking references or counting.
   int peek(std::span<const TokenId> tokens, int max_tokens,
            std::string_view tenant_salt = {}) const;

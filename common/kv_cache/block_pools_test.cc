@@ -159,6 +159,41 @@ TEST(BlockPoolsTest, SharesAndTruncatesTablesWithEmptyPlaces) {
   EXPECT_EQ(copy.held(), 1u);
 }
 
+TEST(BlockPoolsTest, APartOfTheNextBlockIsFoundToBeCopied) {
+  BlockPools pools({.groups = {{.layers = 1}},
+                    .blocks = {8},
+                    .block_tokens = kBlock,
+                    .prefix_cache = true,
+                    .root = {7, 9}});
+  const std::vector<TokenId> prompt = numbered(14);
+  std::vector<BlockId> ids;
+  {
+    const Leases tables = held(pools, prompt);
+    ids.assign(tables[0].ids().begin(), tables[0].ids().end());
+  }
+  std::vector<TokenId> other = prompt;
+  other[7] = 99;
+  {
+    const BlockPools::Part part = pools.match_part(other, 4, 14);
+    EXPECT_EQ(part.tokens, 3);
+    ASSERT_EQ(part.source.size(), 1u);
+    EXPECT_EQ(part.source.ids()[0], ids[1]);
+    EXPECT_EQ(pools.counts().active, 1);
+    EXPECT_EQ(pools.stats().hit_tokens, 3u);
+  }
+  EXPECT_EQ(pools.counts().active, 0);
+  EXPECT_EQ(pools.match_part(prompt, 8, 10).tokens, 2) << "no more than is asked for";
+  EXPECT_EQ(pools.match_part(numbered(3), 0, 3).tokens, 3) << "of the first block, too";
+  EXPECT_EQ(pools.match_part(prompt, 12, 14).tokens, 0) << "what is not full is not cached";
+  EXPECT_EQ(pools.match_part(prompt, 8, 8).tokens, 0);
+  EXPECT_EQ(pools.match_part(other, 4, 14, "other tenant").tokens, 0);
+  EXPECT_EQ(pools.counts().active, 0);
+
+  BlockPools windows(two_groups(8, 8));
+  (void)held(windows, prompt);
+  EXPECT_EQ(windows.match_part(other, 4, 14).tokens, 0);
+}
+
 TEST(BlockPoolsTest, WithoutPrefixCacheNothingIsFound) {
   BlockPools::Options options = two_groups(8, 8);
   options.prefix_cache = false;

@@ -15,9 +15,16 @@ void Sequence::adopt(kv_cache::Leases blocks, int computed) {
   blocks_ = std::move(blocks);
   computed_ = computed;
   published_ = 0;
+  to_copy_ = {};
   for (size_t g = 0; g < blocks_.size(); ++g) {
     cleaned_[g] = blocks_[g].size();
   }
+}
+
+void Sequence::copy_part(BlockPools::Part part) {
+  BATON_CHECK(computed_ + part.tokens < size(), "the last token is fed");
+  to_copy_ = std::move(part);
+  computed_ += to_copy_.tokens;
 }
 
 PerGroup<int> Sequence::missing(int tokens, const BlockPools& pools) const {
@@ -75,6 +82,10 @@ Result<engine::SequencePlan*> Sequence::feed(int count, BlockPools& pools,
   for (int g = 0; g < pools.groups(); ++g) {
     const std::span<const BlockId> ids = blocks(g);
     size_t& cleaned = cleaned_[static_cast<size_t>(g)];
+    if (g == 0 && to_copy_.tokens > 0) {
+      plan.copies.push_back({to_copy_.source.ids()[0], ids[cleaned], g});
+      ++cleaned;
+    }
     std::vector<BlockId>& zero = g == 0 ? plan.zero_values : plan.window_zero_values;
     zero.insert(zero.end(), ids.begin() + static_cast<std::ptrdiff_t>(cleaned), ids.end());
     cleaned = ids.size();
@@ -87,6 +98,7 @@ Result<engine::SequencePlan*> Sequence::feed(int count, BlockPools& pools,
 
 void Sequence::fed(int count, BlockPools& pools, std::string_view salt) {
   computed_ += count;
+  to_copy_ = {};
   publish(pools, salt);
   for (int g = 0; g < pools.groups(); ++g) {
     blocks_[static_cast<size_t>(g)].vacate_front(
@@ -110,6 +122,7 @@ void Sequence::drop_kv() {
   cleaned_ = {};
   computed_ = 0;
   published_ = 0;
+  to_copy_ = {};
 }
 
 Result<Sequence> Sequence::fork(SequenceId id, BlockPools& pools, engine::BatchPlan& plan) const {

@@ -32,6 +32,11 @@ class Sequence {
 
   // KV that is there already: prefix hits, or what a transfer brought. Replaces what was held.
   void adopt(kv_cache::Leases blocks, int computed);
+  // After adopt(): KV of more tokens is in a block of others, a copy of which the next feed()
+  // plans. Until that step is done the block is held.
+  void copy_part(kv_cache::BlockPools::Part part);
+  // As computed(), but for what is yet to be copied.
+  int stored() const { return computed_ - to_copy_.tokens; }
   void append(TokenId token) { tokens_.push_back(token); }
 
   // Allocates the blocks of a full group for the first `tokens` tokens ahead of time.
@@ -69,7 +74,8 @@ class Sequence {
   std::vector<TokenId> tokens_;
   int computed_ = 0;
   kv_cache::Leases blocks_;
-  size_t published_ = 0;  // places
+  kv_cache::BlockPools::Part to_copy_;  // into the first block after the adopted ones
+  size_t published_ = 0;                // places
   // Leading places that need no zeroing: adopted, or in an earlier plan.
   kv_cache::PerGroup<size_t> cleaned_{};
 };

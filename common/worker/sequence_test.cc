@@ -76,6 +76,43 @@ TEST_F(SequenceTest, ChangesNothingWhenBlocksRunOut) {
   EXPECT_TRUE(sequence.feed(4, pools_, plan_).ok()) << "one block is left";
 }
 
+TEST_F(SequenceTest, CopiesAPartOfABlockOnceAndHoldsItUntilThen) {
+  Sequence other(SequenceId{1}, numbered(8));
+  ASSERT_TRUE(other.feed(8, pools_, plan_).ok());
+  other.fed(8, pools_, "");
+  const BlockId source = other.blocks()[1];
+
+  std::vector<TokenId> tokens = numbered(12);
+  tokens[7] = 99;
+  Sequence sequence(SequenceId{2}, tokens);
+  kv_cache::BlockPools::Hit hit = pools_.match(tokens, 11);
+  ASSERT_EQ(hit.tokens, 4);
+  sequence.adopt(std::move(hit.blocks), hit.tokens);
+  ASSERT_TRUE(sequence.reserve(12, pools_).ok());
+  sequence.copy_part(pools_.match_part(tokens, 4, 11));
+  other.drop_kv();
+  EXPECT_EQ(sequence.computed(), 7);
+  EXPECT_EQ(sequence.stored(), 4) << "the copy is yet to be made";
+  EXPECT_EQ(pool_.counts().active, 4) << "three of its own, and the source";
+
+  plan_ = {};
+  const engine::SequencePlan* entry = sequence.feed(2, pools_, plan_).value();
+  EXPECT_EQ(entry->first_position, 7);
+  EXPECT_EQ(entry->tokens, (std::vector<TokenId>{99, 8}));
+  ASSERT_EQ(plan_.copies.size(), 1u);
+  EXPECT_EQ(plan_.copies[0].from, source);
+  EXPECT_EQ(plan_.copies[0].to, sequence.blocks()[1]);
+  EXPECT_EQ(plan_.zero_values, std::vector<BlockId>{sequence.blocks()[2]});
+  sequence.fed(2, pools_, "");
+  EXPECT_EQ(sequence.stored(), 9);
+  EXPECT_EQ(pool_.counts().active, 3);
+
+  plan_ = {};
+  ASSERT_TRUE(sequence.feed(3, pools_, plan_).ok());
+  EXPECT_TRUE(plan_.copies.empty());
+  EXPECT_EQ(pools_.peek(tokens, 12), 8) << "its block is in the cache beside the source";
+}
+
 TEST_F(SequenceTest, CleansReservedBlocksOnceAndAdoptedOnesNever) {
   Sequence sequence(SequenceId{1}, numbered(9));
   kv_cache::Leases hit;

@@ -239,6 +239,7 @@ TEST_F(CoreTest, APeerThatFallsSilentIsLost) {
   const auto failed = at_p_.take<TransferFailed>({}, 0s);
   ASSERT_TRUE(failed);
   EXPECT_EQ(failed->status.code(), StatusCode::kWorkerLost);
+  EXPECT_FALSE(failed->data_lost);
   EXPECT_TRUE(happened<TicketAborted>(at_d_));
   EXPECT_TRUE(happened<TicketReleased>(at_d_));
   EXPECT_TRUE(happened<PeerLost>(at_p_));

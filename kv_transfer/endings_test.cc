@@ -165,6 +165,7 @@ TEST_F(EndingsTest, AFailedSendWaitsForItsSiblingsBeforeTheBlocksGo) {
   const auto failed = at_p_.take<TransferFailed>({}, 0s);
   ASSERT_TRUE(failed);
   EXPECT_EQ(failed->status.code(), StatusCode::kUnavailable) << "another try may do";
+  EXPECT_TRUE(failed->data_lost);
   EXPECT_EQ(at_p_.count<TransferFailed>(), 0u) << "once";
 }
 

@@ -69,6 +69,7 @@ TEST_F(PutsTest, WhatIsNotAsItsDigestSaysIsNotCommitted) {
   const auto failed = at_p_.take<TransferFailed>({}, 0s);
   ASSERT_TRUE(failed);
   EXPECT_THAT(failed->status.message(), HasSubstr("pieces are missing"));
+  EXPECT_TRUE(failed->data_lost);
   EXPECT_TRUE(happened<TicketReleased>(at_d_)) << "COMMIT is after the last write";
 }
 
@@ -80,7 +81,9 @@ TEST_F(PutsTest, WhatWasNotToldIsNotCommitted) {
   core_p_->commit(id, {{}}, {});
   settle();
   EXPECT_FALSE(happened<TransferCommitted>(at_d_));
-  EXPECT_TRUE(happened<TransferFailed>(at_p_));
+  const auto failed = at_p_.take<TransferFailed>({}, 0s);
+  ASSERT_TRUE(failed);
+  EXPECT_TRUE(failed->data_lost);
   EXPECT_EQ(core_d_->tickets(), 0u);
 }
 

@@ -349,6 +349,7 @@ void SenderTable::on_message(Session& session, const wire::CommitAck& ack, TimeP
   if (!ack.ok) {
     // Bytes were lost or damaged on the way; the prompt's KV is as good as before.
     transfer->why = unavailable(session.name + " refused the commit: " + ack.reason);
+    transfer->data_lost = true;
   }
   finish(*transfer, now);
 }
@@ -372,6 +373,7 @@ void SenderTable::on_message(Session& session, const wire::StatusReply& reply, T
     case State::kAborted:
       step(*transfer, SenderEvent::kAckRefused);
       transfer->why = unavailable(session.name + " has no such ticket any more");
+      transfer->data_lost = true;
       finish(*transfer, now);
       return;
   }
@@ -423,6 +425,7 @@ void SenderTable::on_message(Session& session, const wire::Abort& abort, TimePoi
   if (transfer->state == SenderState::kAborting) {
     if (transfer->push_failed) {
       transfer->why = std::move(why);
+      transfer->data_lost = false;
     }
     transfer->peer_answered = true;
     check_quiet(*transfer, now);
@@ -470,6 +473,7 @@ void SenderTable::session_lost(Session& session, const Status& why, TimePoint no
       continue;
     }
     step(*transfer, SenderEvent::kPeerLost);
+    transfer->data_lost = false;
     // A transfer that was being aborted on purpose keeps its own reason.
     if (transfer->why.ok() || transfer->push_failed) {
       transfer->why = why;
@@ -499,7 +503,8 @@ void SenderTable::finish(Transfer& transfer, TimePoint now) {
     context_.emit(std::move(acked));
   } else {
     context_.metrics.failed(transfer.why.code());
-    context_.emit(TransferFailed{transfer.id, transfer.why, transfer.retry_after_ms});
+    context_.emit(
+        TransferFailed{transfer.id, transfer.why, transfer.retry_after_ms, transfer.data_lost});
   }
   if (session != nullptr) {
     --session->users;

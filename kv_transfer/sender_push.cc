@@ -219,6 +219,7 @@ void SenderTable::sent(uint64_t cookie, const Status& status, TimePoint now) {
     // Whatever the transport or the receiver had against it is nobody's bad input: another try, or
     // another worker, may do.
     transfer->push_failed = true;
+    transfer->data_lost = status.code() != StatusCode::kWorkerLost;
     cancel(*transfer,
            status.code() == StatusCode::kWorkerLost
                ? status.with_context("pushing KV")

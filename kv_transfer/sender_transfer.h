@@ -42,6 +42,7 @@ struct SenderTable::Transfer {
   bool peer_asked = false;     // the ABORT was the receiver's: it waits for ABORT_ACK
   bool told_quiet = false;     // the receiver knows that we write no more
   bool push_failed = false;    // a request failed; the cause may become known only afterwards
+  bool data_lost = false;      // as of TransferFailed
   Status why;
   uint32_t retry_after_ms = 0;
 

@@ -108,6 +108,8 @@ struct TransferFailed {
   TransferId id = 0;
   Status status;  // resource_exhausted for DENY, cancelled for abort(), worker_lost, ...
   uint32_t retry_after_ms = 0;
+  // Bytes were lost or damaged on the way to a worker that lives: sent again they may arrive.
+  bool data_lost = false;
 };
 
 // ---- receiver (decode worker)

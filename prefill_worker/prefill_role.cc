@@ -394,19 +394,23 @@ void PrefillRole::on_failed(const kv_transfer::TransferFailed& failed) {
     return;
   }
   wire::RunBody& body = run->request.body;
-  if (body.key.leg + 1u >= run->request.decodes.size()) {
+  const bool last = body.key.leg + 1u >= run->request.decodes.size();
+  if (last && (!failed.data_lost || std::exchange(run->sent_again, true))) {
     fail(*run, for_router(failed.status), failed.retry_after_ms);
     return;
   }
-  // The KV is still here: only the hand-over starts again, with the next decode worker.
-  ++body.key.leg;
-  const std::string_view reason = status_code_info(failed.status.code()).label;
+  // The KV is still here: only the hand-over starts again, with the next decode worker. The last
+  // one is asked once more when it lives and has only not got all of it.
+  body.key.leg += last ? 0 : 1;
   log_info(
-      "hand-over goes to the next decode worker",
+      last ? "hand-over starts again" : "hand-over goes to the next decode worker",
       {{"decode", run->request.decodes[body.key.leg].name}, {"reason", failed.status.to_string()}});
-  (void)env_.links
-      .send(run->router, wire::LegChanged{body.key, env_.incarnation, std::string(reason)})
-      .ok();
+  if (!last) {
+    const std::string_view reason = status_code_info(failed.status.code()).label;
+    (void)env_.links
+        .send(run->router, wire::LegChanged{body.key, env_.incarnation, std::string(reason)})
+        .ok();
+  }
   open_transfer(*run);
   if (run->state == RunState::kHandingOver) {
     agent_->commit(run->transfer, run->sampled, run->timings);

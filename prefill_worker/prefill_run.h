@@ -42,6 +42,7 @@ struct PrefillRun {
   int fed_in_step = 0;                   // > 0 while a step computes it
   kv_transfer::TransferId transfer = 0;  // 0: none open
   bool granted = false;                  // the decode worker has made room for it
+  bool sent_again = false;               // to the last decode worker of the list
   wire::RunTimings timings;
 
   const RunKey& key() const { return request.body.key; }

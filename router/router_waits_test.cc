@@ -290,6 +290,35 @@ TEST_F(RouterLoopTest, AttemptsAfterTheSecondWaitLongerEachTime) {
   EXPECT_EQ(answer->status(), 200);
 }
 
+// Its blocks are cache there now, though no heartbeat has said so yet.
+TEST_F(RouterLoopTest, ARunThatNobodyTookGoesBackToWhereItsPromptIs) {
+  start();
+  const auto p0 = worker(wire::Role::kPrefill, 0);
+  const auto p1 = worker(wire::Role::kPrefill, 1);
+  const auto d0 = worker(wire::Role::kDecode, 0);
+  std::string ids = "1";
+  for (int i = 2; i <= 70; ++i) {
+    ids += "," + std::to_string(i);
+  }
+  const auto busy = post();  // keeps p0 occupied, so that the prompt goes to p1
+  const RunKey of_p0 = p0->next<wire::Prefill>()->body.key;
+  const auto answer = post(",\"prompt\":[" + ids + "]");
+  const auto first = p1->next<wire::Prefill>();
+  ASSERT_TRUE(first);
+  p0->tokens(of_p0, 0, {10}, wire::FinishReason::kLength);
+  ASSERT_TRUE(busy->wait_done());
+  p1->tokens(first->body.key, 0, {10});
+  p1->fail(first->body.key, StatusCode::kUnavailable, "d0 refused the commit");
+  const auto second = p1->next<wire::Prefill>();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->body.key.attempt, 1);
+  EXPECT_EQ(second->body.choices[0].output, std::vector<TokenId>{10});
+  p1->tokens(second->body.key, 1, {11});
+  d0->tokens(second->body.key, 1, {11, 12}, wire::FinishReason::kLength);
+  ASSERT_TRUE(answer->wait_done());
+  EXPECT_EQ(answer->status(), 200);
+}
+
 TEST_F(RouterLoopTest, ABeamSearchStartsAgainOnAnotherWorkerAndTellsEachChoiceOnce) {
   start();
   const auto p0 = worker(wire::Role::kPrefill, 0);

@@ -19,6 +19,7 @@
 namespace baton {
 namespace {
 
+using Damage = kv_transfer::InprocHub::Damage;
 using worker::HostSetup;
 using worker::random_body;
 
@@ -153,6 +154,17 @@ class WorkersTest : public testing::TestWithParam<Served> {
     for (size_t i = 0; i < body.choices.size(); ++i) {
       EXPECT_EQ(router_.output(body.key.request, static_cast<uint32_t>(i)), oracle_.output(body, i))
           << body.prompt.size() << " tokens, choice " << i;
+    }
+  }
+  // Nobody is told twice that a choice is over.
+  void expect_one_finish(const wire::RunBody& body) {
+    for (uint32_t i = 0; i < body.choices.size(); ++i) {
+      EXPECT_EQ(std::ranges::count_if(router_.tokens,
+                                      [&](const wire::Tokens& t) {
+                                        return t.key.request == body.key.request && t.choice == i &&
+                                               t.finish != wire::FinishReason::kNone;
+                                      }),
+                1);
     }
   }
   void expect_all_free() {
@@ -374,6 +386,66 @@ TEST_P(WorkersTest, ADecodeWorkerThatIsGoneLosesNothingThatWasNotCommitted) {
   prefill(request);
   ASSERT_TRUE(until([&] { return finished(request); }));
   expect_right(request);
+}
+
+// One DATA of a hand-over is lost, damaged or cut: the prefill worker still has the KV and sends it
+// again, to the next decode worker or, if there is no other, to the same.
+TEST_P(WorkersTest, LostOrDamagedKvIsSentAgainAndNotComputedAgain) {
+  start();
+  uint64_t n = 0;
+  for (const Damage kind : {Damage::kLost, Damage::kFlipped, Damage::kCut}) {
+    for (const size_t workers : {1u, 2u}) {
+      for (const size_t choices : {1u, 3u}) {
+        const wire::RunBody request = body(++n, 100, 12, choices);
+        SCOPED_TRACE("request " + std::to_string(n));
+        hub_.damage(kind, 1);
+        router_.send("p0",
+                     wire::Prefill{request, {targets_.begin(), targets_.begin() + int(workers)}});
+        ASSERT_TRUE(until([&] { return finished(request); }));
+        EXPECT_EQ(hub_.left_to_damage(), 0);
+        expect_right(request);
+        expect_one_finish(request);
+        expect_all_free();
+        EXPECT_EQ(p0().metric(metrics::MetricId::kPromptTokensComputed), double(n) * 100);
+        EXPECT_EQ(d0().metric(metrics::MetricId::kPromptTokensComputed), 0);
+      }
+    }
+  }
+  EXPECT_TRUE(router_.failed.empty()) << "the router need not know";
+  EXPECT_EQ(router_.legs.size(), 6u);
+}
+
+// Nothing that is sent arrives as it was: the router is told, and what it sends then, as
+// RouterLoop::restart() does, finds the prompt in the prefill worker's cache.
+TEST_P(WorkersTest, AHandOverThatTheRouterTriesAgainComputesABlockAtMost) {
+  start();
+  uint64_t n = 0;
+  for (const Damage kind : {Damage::kLost, Damage::kFlipped, Damage::kCut}) {
+    wire::RunBody request = body(++n, 100, 12);
+    SCOPED_TRACE("request " + std::to_string(n));
+    const double before = p0().metric(metrics::MetricId::kPromptTokensComputed);
+    hub_.damage(kind, 1'000);
+    router_.send("p0", wire::Prefill{request, {targets_[0]}});
+    ASSERT_TRUE(until([&] {
+      return router_.failed.size() == n && !router_.output(request.key.request).empty();
+    }));
+    hub_.damage(kind, 0);
+    EXPECT_EQ(router_.failed.back().code, StatusCode::kUnavailable);
+    expect_all_free();
+    wire::RunBody again = request;
+    again.key.attempt = 1;
+    again.choices[0].output = router_.output(request.key.request);
+    ASSERT_EQ(again.choices[0].output.size(), 1u);
+    router_.send("p0", wire::Prefill{again, {targets_[0]}});
+    ASSERT_TRUE(until([&] { return finished(request); }));
+    expect_right(request);
+    expect_one_finish(request);
+    expect_all_free();
+    const double twice = p0().metric(metrics::MetricId::kPromptTokensComputed) - before - 100;
+    std::printf("computed again of 100 tokens: %.0f\n", twice);
+    EXPECT_LE(twice, 32);
+  }
+  EXPECT_EQ(d0().metric(metrics::MetricId::kPromptTokensComputed), 0);
 }
 
 // What was found in the prefix cache counts as available no more once it is held: in a pool of the

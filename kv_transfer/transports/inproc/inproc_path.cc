@@ -34,6 +34,26 @@ bool InprocHub::post(const std::string& to, Message message) {
   return true;
 }
 
+void InprocHub::damage(Damage kind, int messages) {
+  MutexLock lock(mutex_);
+  damage_ = kind;
+  left_to_damage_ = messages;
+}
+
+int InprocHub::left_to_damage() {
+  MutexLock lock(mutex_);
+  return left_to_damage_;
+}
+
+InprocHub::Damage InprocHub::next_damage() {
+  MutexLock lock(mutex_);
+  if (left_to_damage_ == 0) {
+    return Damage::kNone;
+  }
+  --left_to_damage_;
+  return damage_;
+}
+
 Result<std::unique_ptr<InprocPath>> InprocPath::create(InprocHub& hub) {
   std::unique_ptr<InprocPath> path(new InprocPath(hub));
   path->wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -140,10 +160,18 @@ void InprocPath::receive(const InprocHub::Message& message, DataPathEvents& even
   InprocHub::Message answer;
   answer.cookie = message.cookie;
   answer.is_result = true;
-  const size_t bytes = total_bytes(message.slices);
+  const InprocHub::Damage damage = hub_.next_damage();
+  if (damage == InprocHub::Damage::kLost) {
+    hub_.post(message.from, std::move(answer));
+    return;
+  }
+  const size_t bytes = total_bytes(message.slices) / (damage == InprocHub::Damage::kCut ? 2 : 1);
   Result<DataPathEvents::Placement> placement = events.announced(message.header, bytes);
   if (placement.ok()) {
     copy_slices(message.slices, placement->slices);
+    if (damage == InprocHub::Damage::kFlipped) {
+      *placement->slices.front().data ^= std::byte{1};
+    }
     events.placed(placement->id, Status());
   } else {
     answer.status = placement.status().with_context("rejected by the receiver");

@@ -20,9 +20,17 @@ class InprocPath;
 // Where paths of one process find each other by address. Thread-safe; outlives its paths.
 class InprocHub {
  public:
+  // What happens to DATA on its way: it never arrives, though its sender is told so; a bit of it is
+  // another; its end is missing.
+  enum class Damage : uint8_t { kNone, kLost, kFlipped, kCut };
+
   InprocHub() = default;
   InprocHub(const InprocHub&) = delete;
   InprocHub& operator=(const InprocHub&) = delete;
+
+  // To the next so many.
+  void damage(Damage kind, int messages);
+  int left_to_damage();
 
  private:
   friend class InprocPath;
@@ -41,10 +49,13 @@ class InprocHub {
   };
   // False when nobody has that address.
   bool post(const std::string& to, Message message);
+  Damage next_damage();
 
   Mutex mutex_;
   uint64_t next_address_ GUARDED_BY(mutex_) = 1;
   std::unordered_map<std::string, Mailbox> mailboxes_ GUARDED_BY(mutex_);
+  Damage damage_ GUARDED_BY(mutex_) = Damage::kNone;
+  int left_to_damage_ GUARDED_BY(mutex_) = 0;
 };
 
 class InprocPath final : public DataPath {

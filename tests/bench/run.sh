@@ -17,6 +17,8 @@
 #             lent, and shared by both workers, in turn (sharing --help); not part of "all"
 #   gap [FLAGS]  the gap between the first token and the second, which comes from the other worker,
 #             on an idle and on a busy decode worker (gap --help); not part of "all"
+#   overlap [FLAGS]  what a hand-over adds to the prefill that it hides behind, with the transfer
+#             thread on a CPU of its own and on that of the prefill (overlap --help); not part of "all"
 #   cpu [FLAGS]  the engine beside other engines on the same CPUs, in turn (cpu --help); not part
 #             of "all"
 #   servers [FLAGS]  Baton and other servers through HTTP, in turn (servers --help); not part of "all"
@@ -103,13 +105,15 @@ sharing() { BATON_BIN=$(dirname "$baton") python3 tests/bench/sharing.py "$@"; }
 
 gap() { BATON_BIN=$(dirname "$baton") python3 tests/bench/gap.py "$@"; }
 
+overlap() { BATON_BIN=$(dirname "$baton") python3 tests/bench/overlap.py "$@"; }
+
 case ${1:-all} in
   engine | transfer | serve | faults | soak) "$1" ;;
-  cpu | gap | overload | router | idle | sharing | servers) "$@" ;;
+  cpu | gap | overlap | overload | router | idle | sharing | servers) "$@" ;;
   all) engine; transfer; serve ;;
   *)
     echo "run.sh: no benchmark is called \"$1\"; there are: engine, transfer, serve, faults, overload," \
-      "soak, router, idle, sharing, gap, servers, cpu" >&2
+      "soak, router, idle, sharing, gap, overlap, servers, cpu" >&2
     exit 2
     ;;
 esac

@@ -100,6 +100,29 @@ TEST_F(DecodeRoleTest, ACachedPrefixIsNotComputedAgain) {
   EXPECT_EQ(host_->metric(metrics::MetricId::kPromptTokensComputed), 100 + 4 + 100);
 }
 
+TEST_F(DecodeRoleTest, APrefixThatEndsInsideABlockIsNotComputedAgain) {
+  start();
+  const wire::RunBody first = body(1, 100, 3);
+  run(first);
+  ASSERT_TRUE(until([&] { return finished(first); }));
+  wire::RunBody second = first;
+  second.key.request = RequestId{U128{7, 2}};
+  second.prompt[70] ^= 1;
+  wire::RunBody whole = second;
+  run(second);
+  ASSERT_TRUE(until([&] { return finished(second); }));
+  EXPECT_EQ(host_->metric(metrics::MetricId::kPromptTokensComputed), 100 + 30);
+  EXPECT_EQ(router_.output(second.key.request), oracle_.output(second));
+
+  whole.key.request = RequestId{U128{7, 3}};
+  whole.prompt[80] ^= 1;
+  whole.whole_blocks = true;
+  run(whole);
+  ASSERT_TRUE(until([&] { return finished(whole); }));
+  EXPECT_EQ(host_->metric(metrics::MetricId::kPromptTokensComputed), 100 + 30 + 36);
+  EXPECT_EQ(router_.output(whole.key.request), oracle_.output(whole));
+}
+
 TEST_F(DecodeRoleTest, StopsAtTheFirstToken) {
   start();
   wire::RunBody one = body(1, 40, 1, 2);

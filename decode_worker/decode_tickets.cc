@@ -177,7 +177,7 @@ bool DecodeRole::try_admit(DecodeRun& run) {
     take_slots(run, size);
     kv_cache::BlockPools::Part part;
     const int one_less = hit.tokens - env_.blocks.block_tokens();
-    if (fits(run, {one_less, one_less}, size, hit.blocks)) {
+    if (!run.body.whole_blocks && fits(run, {one_less, one_less}, size, hit.blocks)) {
       part = env_.blocks.match_part(tokens, hit.tokens, usable, salt);
     }
     prefill_here(run, std::move(hit), std::move(part));

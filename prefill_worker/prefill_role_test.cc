@@ -298,6 +298,22 @@ TEST_F(PrefillRoleTest, APrefixThatEndsInsideABlockIsNotComputedAgain) {
   expect_all_free();
 }
 
+TEST_F(PrefillRoleTest, WhoMayUseWholeBlocksOnlyGetsNoPart) {
+  start();
+  const wire::RunBody first = body(1, 100, 4);
+  prefill(first);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1; }));
+  wire::RunBody second = first;
+  second.key.request = RequestId{U128{7, 2}};
+  second.prompt[70] ^= 1;
+  second.whole_blocks = true;
+  prefill(second);
+  ASSERT_TRUE(until([&] { return d0_.commits.size() == 2; }));
+  EXPECT_EQ(d0_.commits[1].commit.timings.prompt_tokens_cached, 64u);
+  EXPECT_EQ(d0_.output(second, 0), oracle_.output(second));
+  expect_all_free();
+}
+
 TEST_F(PrefillRoleTest, WithoutABlockToSpareAPartIsComputedAgain) {
   HostSetup setup = prefill_setup();
   setup.blocks = 4;

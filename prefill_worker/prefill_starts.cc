@@ -92,7 +92,8 @@ bool PrefillRole::try_start(PrefillRun& run) {
     return false;  // cached blocks count as available until they are held
   }
   kv_cache::BlockPools::Part part;
-  if (full && pool.available() > pool.blocks_for(size) - static_cast<int>(hit.blocks[0].size())) {
+  if (full && !run.request.body.whole_blocks &&
+      pool.available() > pool.blocks_for(size) - static_cast<int>(hit.blocks[0].size())) {
     part = env_.blocks.match_part(run.sequence.tokens(), hit.tokens, usable, salt);
   }
   run.window_blocks = window_blocks;

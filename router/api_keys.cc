@@ -113,6 +113,7 @@ std::optional<KeyRights> ApiKeys::rights(std::string_view key) {
   for (const Entry& known : *keys) {
     if (equal_in_constant_time(key, known.key)) {
       found = known.rights;
+      found->others = keys->size() > 1;
     }
   }
   return found;

@@ -23,6 +23,7 @@ namespace baton::router {
 
 struct KeyRights {
   bool priority = false;  // may say how urgent a request is
+  bool others = false;    // there are other keys
 };
 
 class ApiKeys {

@@ -64,7 +64,11 @@ TEST_F(ApiKeysTest, AKeyMayGiveTheRightToSetAPriority) {
   EXPECT_TRUE(keys->rights("urgent").value().priority);
   EXPECT_TRUE(keys->rights("twice").value().priority);
   EXPECT_FALSE(keys->rights("urgent  priority\t").has_value());
+  EXPECT_TRUE(keys->rights("usual").value().others);
   EXPECT_FALSE(ApiKeys::open("", clock_).value()->rights("urgent").value().priority);
+  EXPECT_FALSE(ApiKeys::open("", clock_).value()->rights("urgent").value().others);
+  write("alone\n");
+  EXPECT_FALSE(ApiKeys::open(path_, clock_).value()->rights("alone").value().others);
 }
 
 TEST_F(ApiKeysTest, CannotStartWithoutAKey) {

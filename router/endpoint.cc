@@ -294,6 +294,7 @@ void Endpoint::complete(const http::Request& request, KeyRights rights, http::He
       exchange.request.priority = 0;
       exchange.request.ignored.insert(exchange.request.ignored.begin(), "priority");
     }
+    exchange.request.whole_blocks = rights.others;
     std::string ignored;
     for (const std::string& field : exchange.request.ignored) {
       ignored += (ignored.empty() ? "" : ", ") + field;

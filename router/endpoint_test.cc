@@ -87,6 +87,7 @@ class EndpointTest : public testing::Test {
         continue;
       }
       const auto* run = std::get_if<wire::Run>(&*received->message);
+      whole_blocks_ = run != nullptr ? run->body.whole_blocks : whole_blocks_.load();
       for (uint32_t choice = 0; run != nullptr && choice < run->body.choices.size(); ++choice) {
         wire::Tokens tokens;
         tokens.key = run->body.key;
@@ -131,6 +132,7 @@ class EndpointTest : public testing::Test {
   std::thread loop_thread_;
   std::thread worker_thread_;
   std::atomic<bool> worker_stop_{false};
+  std::atomic<bool> whole_blocks_{false};  // as the last run said
   http::Client client_;
 };
 
@@ -182,6 +184,21 @@ TEST_F(EndpointTest, APriorityCountsOnlyWithAKeyThatMaySetIt) {
   EXPECT_EQ(ignored("usual", "-5"), "priority, zoom");
   EXPECT_EQ(ignored("usual", "0"), "zoom") << "asks for nothing";
   EXPECT_EQ(registry_.counter(metrics::MetricId::kIgnoredRequestFields, {"priority"}).value(), 1);
+}
+
+TEST_F(EndpointTest, ClientsWithDifferentKeysShareWholeBlocksOnly) {
+  start({"one", "other"});
+  const http::Headers key = {{"Authorization", "Bearer one"}};
+  EXPECT_EQ(ask("POST", kCompletions, R"({"prompt":"x"})", key).status, 200);
+  EXPECT_TRUE(whole_blocks_);
+}
+
+TEST_F(EndpointTest, ClientsWithOneKeyOrNoneSharePartsOfBlocks) {
+  start({"one"});
+  const http::Headers key = {{"Authorization", "Bearer one"}};
+  whole_blocks_ = true;
+  EXPECT_EQ(ask("POST", kCompletions, R"({"prompt":"x"})", key).status, 200);
+  EXPECT_FALSE(whole_blocks_);
 }
 
 TEST_F(EndpointTest, RefusesBadRequestsInTheShapeOfTheApi) {

@@ -144,6 +144,7 @@ void RouterLoop::begin(NewExchange command) {
     run->body.prompt_logprobs = run->body.prompt.size() > 1 ? request.prompt_scores() : -1;
     run->body.sampling.seed = seed;
     run->body.cache_salt = request.cache_salt;
+    run->body.whole_blocks = request.whole_blocks;
     run->body.priority = request.priority;
     run->body.router = options_.incarnation;
     for (int choice = 0; choice < request.candidates(); ++choice) {

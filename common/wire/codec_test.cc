@@ -30,6 +30,7 @@ RunBody sample_body() {
   body.sampling.beam_width = 4;
   body.sampling.length_penalty = -0.5;
   body.cache_salt = std::string("a\0b", 3);
+  body.whole_blocks = true;
   body.priority = -7;
   body.router.value = 77;
   body.deadline_ms = 1000;
@@ -149,6 +150,7 @@ TEST(CodecTest, KeepsTheFieldsOfARequest) {
   EXPECT_EQ(back.body.sampling.beam_width, 4u);
   EXPECT_EQ(back.body.sampling.length_penalty, -0.5);
   EXPECT_EQ(back.body.cache_salt, want.cache_salt);
+  EXPECT_EQ(back.body.whole_blocks, want.whole_blocks);
   EXPECT_EQ(back.body.priority, want.priority);
 }
 

@@ -119,6 +119,7 @@ void put(const RunBody& from, pb::RunBody* to) {
   put(from.sampling, to->mutable_sampling());
   to->set_prompt_logprobs(from.prompt_logprobs);
   to->set_cache_salt(from.cache_salt);
+  to->set_whole_blocks(from.whole_blocks);
   to->set_priority(from.priority);
   to->set_router(from.router.value);
   to->set_deadline_ms(from.deadline_ms);
@@ -140,6 +141,7 @@ bool get(const pb::RunBody& from, RunBody* to) {
   get(from.sampling(), &to->sampling);
   to->prompt_logprobs = from.has_prompt_logprobs() ? from.prompt_logprobs() : -1;
   to->cache_salt = from.cache_salt();
+  to->whole_blocks = from.whole_blocks();
   to->priority = from.priority();
   to->router.value = from.router();
   to->deadline_ms = from.deadline_ms();

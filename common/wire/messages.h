@@ -83,6 +83,9 @@ struct RunBody {
   // computes the prompt then computes all of it, whatever its prefix cache holds.
   int32_t prompt_logprobs = -1;
   std::string cache_salt;
+  // Of cached blocks only whole ones are used: clients have different keys, and a part would tell
+  // how many tokens another's prompt begins with (docs/security.md).
+  bool whole_blocks = false;
   int64_t priority = 0;      // smaller first, wherever it waits; equal ones in order of arrival
   Incarnation router;        // where TOKENS go
   uint32_t deadline_ms = 0;  // time left when the message was sent; 0 = none

@@ -60,8 +60,9 @@ struct ApiRequest {
   bool return_token_ids = false;
   bool tokens_as_ids = false;  // log-probabilities name tokens "token_id:5"
   std::string cache_salt;
-  int64_t priority = 0;  // smaller first
-  bool trace = false;    // `baton_trace`: how the request went through the workers, in the answer
+  bool whole_blocks = false;  // as of wire::RunBody
+  int64_t priority = 0;       // smaller first
+  bool trace = false;  // `baton_trace`: how the request went through the workers, in the answer
   std::vector<std::string> ignored;  // unknown fields, the first 32
 
   // How many choices a prompt has on the workers.

@@ -33,7 +33,7 @@ Prefaulter::Prefaulter(std::span<const KvPool> pools, const Options& options, co
     : options_(options), clock_(clock) {
   for (const KvPool& pool : pools) {
     for (int layer = 0; layer < pool.layers(); ++layer) {
-      layers_.push_back({{pool.layer_base(layer), pool.layer_bytes(layer)}, pool.shared_fd() >= 0});
+      layers_.emplace_back(pool.layer_base(layer), pool.layer_bytes(layer));
     }
   }
   thread_ = std::jthread([this] {
@@ -88,7 +88,7 @@ bool Prefaulter::wait_for_pause() {
 
 // The piece of each layer that lies `round` large pages after its first.
 bool Prefaulter::touch_round(uintptr_t round, bool& any) {
-  for (const auto& [memory, shared] : layers_) {
+  for (const std::span<std::byte> memory : layers_) {
     const auto begin = reinterpret_cast<uintptr_t>(memory.data());
     const uintptr_t end = begin + memory.size();
     const uintptr_t page = (begin / kHugePage + round) * kHugePage;
@@ -103,9 +103,7 @@ bool Prefaulter::touch_round(uintptr_t round, bool& any) {
     if (!touch(std::max(begin, page), std::min(end, page + kHugePage))) {
       return false;
     }
-    if (shared) {
-      gather_pages(reinterpret_cast<void*>(page), kHugePage);
-    }
+    gather_pages(reinterpret_cast<void*>(page), kHugePage);
     if (!rest((clock_.now() - started) * options_.rest)) {
       return false;
     }

@@ -7,8 +7,9 @@
 // would wait for the thread that it takes it from. A step that reaches a block first takes the
 // faults itself, in small pages, so that it pays for no more than it uses, and is as correct.
 //
-// Of pools that other processes map (Backing::kShared) a piece is then gathered into one large
-// page: the kernel makes none for such memory by itself, unless an administrator says so.
+// A piece is then gathered into one large page: where a step was first, pages are small, and of
+// pools that other processes map (Backing::kShared) the kernel makes no large ones by itself,
+// unless an administrator says so.
 //
 // Contents are never changed, so pools may be used meanwhile. Where the kernel cannot touch without
 // writing (Linux before 5.14) nothing is done.
@@ -52,11 +53,7 @@ class Prefaulter final {
   bool rest(Duration time);
   bool wait_for_pause();
 
-  struct Layer {
-    std::span<std::byte> memory;
-    bool shared = false;
-  };
-  std::vector<Layer> layers_;
+  std::vector<std::span<std::byte>> layers_;
   const Options options_;
   const Clock& clock_;
   Mutex mutex_;

@@ -175,10 +175,11 @@ bool DecodeRole::try_admit(DecodeRun& run) {
     }
     run.started = env_.clock.now();
     take_slots(run, size);
+    // As if a block of the hit were not there: there shall be one to spare while it is copied from.
     kv_cache::BlockPools::Part part;
     const int one_less = hit.tokens - env_.blocks.block_tokens();
     if (!run.body.whole_blocks && fits(run, {one_less, one_less}, size, hit.blocks)) {
-      part = env_.blocks.match_part(tokens, hit.tokens, usable, salt);
+      part = env_.blocks.match_part(tokens, hit, usable);
     }
     prefill_here(run, std::move(hit), std::move(part));
     return true;

@@ -88,13 +88,13 @@ bool PrefillRole::try_start(PrefillRun& run) {
     return false;
   }
   kv_cache::BlockPools::Hit hit = env_.blocks.match(run.sequence.tokens(), usable, salt);
-  if (full && pool.available() < pool.blocks_for(size) - static_cast<int>(hit.blocks[0].size())) {
+  const int missing = pool.blocks_for(size) - static_cast<int>(hit.blocks[0].size());
+  if (full && pool.available() < missing) {
     return false;  // cached blocks count as available until they are held
   }
   kv_cache::BlockPools::Part part;
-  if (full && !run.request.body.whole_blocks &&
-      pool.available() > pool.blocks_for(size) - static_cast<int>(hit.blocks[0].size())) {
-    part = env_.blocks.match_part(run.sequence.tokens(), hit.tokens, usable, salt);
+  if (pool.available() > missing && !run.request.body.whole_blocks) {
+    part = env_.blocks.match_part(run.sequence.tokens(), hit, usable);
   }
   run.window_blocks = window_blocks;
   window_promised_ += window_blocks;

@@ -133,9 +133,8 @@ Status Engine::State::load() {
     pools.push_back(std::move(kv));
   }
   if (options.touch == kv_cache::Touch::kByOwner) {
-    kv_cache::Prefaulter::Options when;
-    when.computing = [this] { return computing(); };
-    prefaulter = std::make_unique<kv_cache::Prefaulter>(pools, when, clock);
+    prefaulter = std::make_unique<kv_cache::Prefaulter>(
+        pools, kv_cache::Prefaulter::Options{.computing = [this] { return computing(); }}, clock);
   }
   forward = std::make_unique<model::Forward>(
       *weights, pools,

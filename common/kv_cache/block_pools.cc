@@ -66,6 +66,7 @@ BlockPools::Found BlockPools::find_prefix(std::span<const TokenId> tokens,
   PerGroup<int> run{};  // of each group: blocks there that end with the one looked at
   int best = 0;
   const U128 root = prefix_hash::tenant_root(options_.root, tenant_salt);
+  found.hash = root;
   for_each_block(root, tokens, options_.block_tokens,
                  [&](int i, const U128& hash, const U128& parent, std::span<const TokenId> block) {
                    const int end = (i + 1) * options_.block_tokens;
@@ -80,7 +81,10 @@ BlockPools::Found BlockPools::find_prefix(std::span<const TokenId> tokens,
                        return false;
                      }
                    }
-                   best = seen ? i + 1 : best;
+                   if (seen) {
+                     best = i + 1;
+                     found.hash = hash;
+                   }
                    return true;
                  });
   for (int g = 0; g < groups(); ++g) {
@@ -140,26 +144,23 @@ BlockPools::Hit BlockPools::match(std::span<const TokenId> tokens, int max_token
   if (options_.prefix_cache) {
     Found found = find_prefix(at_most(tokens, max_tokens), tenant_salt);
     hit.tokens = found.tokens[0];
+    hit.hash = found.hash;
     hit.blocks = hold(found);
   }
   stats_.hit_tokens += static_cast<uint64_t>(hit.tokens);
   return hit;
 }
 
-BlockPools::Part BlockPools::match_part(std::span<const TokenId> tokens, int found, int max_tokens,
-                                        std::string_view tenant_salt) {
+BlockPools::Part BlockPools::match_part(std::span<const TokenId> tokens, const Hit& hit,
+                                        int max_tokens) {
   tokens = at_most(tokens, max_tokens);
-  const auto begin = static_cast<size_t>(found);
+  const auto begin = static_cast<size_t>(hit.tokens);
   if (!options_.prefix_cache || groups() > 1 || group(0).kind != CacheKind::kFull ||
       tokens.size() <= begin) {
     return {};
   }
-  const U128 root = prefix_hash::tenant_root(options_.root, tenant_salt);
-  const std::vector<U128> hashes =
-      prefix_hash::chain(root, tokens.first(begin), options_.block_tokens);
   const size_t most = std::min(tokens.size() - begin, static_cast<size_t>(options_.block_tokens));
-  const BlockPool::Beginning next =
-      pool(0).find_beginning(hashes.empty() ? root : hashes.back(), tokens.subspan(begin, most));
+  const BlockPool::Beginning next = pool(0).find_beginning(hit.hash, tokens.subspan(begin, most));
   if (next.id == kNoBlock) {
     return {};
   }

@@ -60,18 +60,17 @@ class BlockPools {
   struct Hit {
     Leases blocks;
     int tokens = 0;
+    U128 hash;  // of its last block, or what the first one's is chained to
   };
   Hit match(std::span<const TokenId> tokens, int max_tokens, std::string_view tenant_salt = {});
-  // What match() leaves: a cached block that begins as the sequence goes on after its first `found`
-  // tokens, with one reference on it, and how many tokens of it may be copied
-  // (Sequence::copy_part), so that the prefix has at most `max_tokens`; none in a cache with
-  // windows. Counts hit tokens.
+  // What match() leaves: a cached block that begins as the sequence goes on after the hit, with one
+  // reference on it, and how many tokens of it may be copied (Sequence::copy_part), so that the
+  // prefix has at most `max_tokens`; none in a cache with windows. Counts hit tokens.
   struct Part {
     BlockLease source;
     int tokens = 0;
   };
-  Part match_part(std::span<const TokenId> tokens, int found, int max_tokens,
-                  std::string_view tenant_salt = {});
+  Part match_part(std::span<const TokenId> tokens, const Hit& hit, int max_tokens);
   // How many tokens match() would find, without taking references or counting.
   int peek(std::span<const TokenId> tokens, int max_tokens,
            std::string_view tenant_salt = {}) const;
@@ -110,6 +109,7 @@ class BlockPools {
   struct Found {
     PerGroup<std::vector<BlockId>> tables;
     PerGroup<int> tokens{};
+    U128 hash;  // as of Hit; find_prefix() alone
   };
   Found find_prefix(std::span<const TokenId> tokens, std::string_view tenant_salt) const;
   Found find_parts(std::span<const TokenId> tokens, int kv_tokens, int unit,

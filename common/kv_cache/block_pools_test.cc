@@ -173,25 +173,33 @@ TEST(BlockPoolsTest, APartOfTheNextBlockIsFoundToBeCopied) {
   }
   std::vector<TokenId> other = prompt;
   other[7] = 99;
+  // After a hit of at most `found` tokens, whose references end with it.
+  const auto part_of = [](BlockPools& of, const std::vector<TokenId>& tokens, int found, int most,
+                          std::string_view salt = {}) {
+    return of.match_part(tokens, of.match(tokens, found, salt), most);
+  };
   {
-    const BlockPools::Part part = pools.match_part(other, 4, 14);
+    const BlockPools::Hit hit = pools.match(other, 4);
+    EXPECT_EQ(hit.tokens, 4);
+    const uint64_t whole = pools.stats().hit_tokens;
+    const BlockPools::Part part = pools.match_part(other, hit, 14);
     EXPECT_EQ(part.tokens, 3);
     ASSERT_EQ(part.source.size(), 1u);
     EXPECT_EQ(part.source.ids()[0], ids[1]);
-    EXPECT_EQ(pools.counts().active, 1);
-    EXPECT_EQ(pools.stats().hit_tokens, 3u);
+    EXPECT_EQ(pools.counts().active, 2);
+    EXPECT_EQ(pools.stats().hit_tokens - whole, 3u);
   }
   EXPECT_EQ(pools.counts().active, 0);
-  EXPECT_EQ(pools.match_part(prompt, 8, 10).tokens, 2) << "no more than is asked for";
-  EXPECT_EQ(pools.match_part(numbered(3), 0, 3).tokens, 3) << "of the first block, too";
-  EXPECT_EQ(pools.match_part(prompt, 12, 14).tokens, 0) << "what is not full is not cached";
-  EXPECT_EQ(pools.match_part(prompt, 8, 8).tokens, 0);
-  EXPECT_EQ(pools.match_part(other, 4, 14, "other tenant").tokens, 0);
+  EXPECT_EQ(part_of(pools, prompt, 8, 10).tokens, 2) << "no more than is asked for";
+  EXPECT_EQ(part_of(pools, numbered(3), 3, 3).tokens, 3) << "of the first block, too";
+  EXPECT_EQ(part_of(pools, prompt, 12, 14).tokens, 0) << "what is not full is not cached";
+  EXPECT_EQ(part_of(pools, prompt, 8, 8).tokens, 0);
+  EXPECT_EQ(part_of(pools, other, 4, 14, "other tenant").tokens, 0);
   EXPECT_EQ(pools.counts().active, 0);
 
   BlockPools windows(two_groups(8, 8));
   (void)held(windows, prompt);
-  EXPECT_EQ(windows.match_part(other, 4, 14).tokens, 0);
+  EXPECT_EQ(part_of(windows, other, 4, 14).tokens, 0);
 }
 
 TEST(BlockPoolsTest, WithoutPrefixCacheNothingIsFound) {

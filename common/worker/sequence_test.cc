@@ -87,9 +87,10 @@ TEST_F(SequenceTest, CopiesAPartOfABlockOnceAndHoldsItUntilThen) {
   Sequence sequence(SequenceId{2}, tokens);
   kv_cache::BlockPools::Hit hit = pools_.match(tokens, 11);
   ASSERT_EQ(hit.tokens, 4);
+  kv_cache::BlockPools::Part part = pools_.match_part(tokens, hit, 11);
   sequence.adopt(std::move(hit.blocks), hit.tokens);
   ASSERT_TRUE(sequence.reserve(12, pools_).ok());
-  sequence.copy_part(pools_.match_part(tokens, 4, 11));
+  sequence.copy_part(std::move(part));
   other.drop_kv();
   EXPECT_EQ(sequence.computed(), 7);
   EXPECT_EQ(sequence.stored(), 4) << "the copy is yet to be made";

@@ -86,14 +86,12 @@ TEST_F(DecodeRoleTest, ACachedPrefixIsNotComputedAgain) {
   wire::RunBody first = body(1, 100, 3);
   run(first);
   ASSERT_TRUE(until([&] { return finished(first); }));
-  wire::RunBody second = first;
-  second.key.request = RequestId{U128{7, 2}};
+  wire::RunBody second = worker::repeated(first, 2);
   run(second);
   ASSERT_TRUE(until([&] { return finished(second); }));
   EXPECT_EQ(router_.output(second.key.request), router_.output(first.key.request));
   EXPECT_EQ(host_->metric(metrics::MetricId::kPromptTokensComputed), 100 + 4);
-  wire::RunBody salted = first;
-  salted.key.request = RequestId{U128{7, 3}};
+  wire::RunBody salted = worker::repeated(first, 3);
   salted.cache_salt = "tenant";
   run(salted);
   ASSERT_TRUE(until([&] { return finished(salted); }));
@@ -105,22 +103,20 @@ TEST_F(DecodeRoleTest, APrefixThatEndsInsideABlockIsNotComputedAgain) {
   const wire::RunBody first = body(1, 100, 3);
   run(first);
   ASSERT_TRUE(until([&] { return finished(first); }));
-  wire::RunBody second = first;
-  second.key.request = RequestId{U128{7, 2}};
+  wire::RunBody second = worker::repeated(first, 2);
   second.prompt[70] ^= 1;
-  wire::RunBody whole = second;
   run(second);
   ASSERT_TRUE(until([&] { return finished(second); }));
   EXPECT_EQ(host_->metric(metrics::MetricId::kPromptTokensComputed), 100 + 30);
-  EXPECT_EQ(router_.output(second.key.request), oracle_.output(second));
+  expect_right(second);
 
-  whole.key.request = RequestId{U128{7, 3}};
+  wire::RunBody whole = worker::repeated(second, 3);
   whole.prompt[80] ^= 1;
   whole.whole_blocks = true;
   run(whole);
   ASSERT_TRUE(until([&] { return finished(whole); }));
   EXPECT_EQ(host_->metric(metrics::MetricId::kPromptTokensComputed), 100 + 30 + 36);
-  EXPECT_EQ(router_.output(whole.key.request), oracle_.output(whole));
+  expect_right(whole);
 }
 
 TEST_F(DecodeRoleTest, StopsAtTheFirstToken) {

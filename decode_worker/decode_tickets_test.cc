@@ -263,14 +263,12 @@ TEST_F(DecodeTicketsTest, WhatItHasAlreadyIsNotSentAgain) {
   Sender::Transfer& cold = sender_->hand_over(first);
   ASSERT_TRUE(until([&] { return finished(first) && cold.acked; }));
   EXPECT_EQ(cold.have_tokens, 0);
-  wire::RunBody again = first;
-  again.key.request = RequestId{U128{7, 2}};
+  wire::RunBody again = worker::repeated(first, 2);
   Sender::Transfer& warm = sender_->hand_over(again);
   ASSERT_TRUE(until([&] { return finished(again); }));
   EXPECT_EQ(warm.have_tokens, 128);
   EXPECT_EQ(router_.output(again.key.request), router_.output(first.key.request));
-  wire::RunBody whole = first;  // every block of it is there
-  whole.key.request = RequestId{U128{7, 3}};
+  wire::RunBody whole = worker::repeated(first, 3);  // every block of it is there
   whole.prompt.resize(128);
   Sender::Transfer& all = sender_->hand_over(whole);
   ASSERT_TRUE(until([&] { return finished(whole); }));

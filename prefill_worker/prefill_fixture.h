@@ -192,6 +192,14 @@ class PrefillRoleTest : public testing::Test {
   void prefill(const wire::RunBody& body) {
     router_.send("p0", wire::Prefill{body, {d0_.target(), d1_.target()}});
   }
+  // Until it is handed over; how many of its tokens were cached.
+  uint32_t cached_of(const wire::RunBody& body) {
+    const size_t before = d0_.commits.size();
+    prefill(body);
+    const bool arrived = until([&] { return d0_.commits.size() > before; });
+    EXPECT_TRUE(arrived);
+    return arrived ? d0_.commits.back().commit.timings.prompt_tokens_cached : 0;
+  }
   void cancel(const wire::RunBody& body) {
     router_.send("p0", wire::Cancel{body.key.request, body.key.attempt, "client"});
   }

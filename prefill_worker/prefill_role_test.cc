@@ -263,14 +263,10 @@ TEST_F(PrefillRoleTest, AChunkMayNeedNoNewBlock) {
 TEST_F(PrefillRoleTest, ACachedPrefixIsNotComputedAgain) {
   start();
   const wire::RunBody first = body(1, 100, 4);
-  prefill(first);
-  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1; }));
-  wire::RunBody second = first;
-  second.key.request = RequestId{U128{7, 2}};
-  prefill(second);
-  ASSERT_TRUE(until([&] { return d0_.commits.size() == 2; }));
+  const wire::RunBody second = worker::repeated(first, 2);
+  EXPECT_EQ(cached_of(first), 0u);
+  EXPECT_EQ(cached_of(second), 96u);
   EXPECT_EQ(host_->metric(metrics::MetricId::kPromptTokensComputed), 104);
-  EXPECT_EQ(d0_.commits[1].commit.timings.prompt_tokens_cached, 96u);
   EXPECT_EQ(d0_.output(second, 0), oracle_.output(first));
   expect_all_free();
 }
@@ -278,22 +274,15 @@ TEST_F(PrefillRoleTest, ACachedPrefixIsNotComputedAgain) {
 TEST_F(PrefillRoleTest, APrefixThatEndsInsideABlockIsNotComputedAgain) {
   start();
   const wire::RunBody first = body(1, 100, 4);
-  prefill(first);
-  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1; }));
-  wire::RunBody second = first;
-  second.key.request = RequestId{U128{7, 2}};
+  wire::RunBody second = worker::repeated(first, 2);
   second.prompt[70] ^= 1;
-  prefill(second);
-  ASSERT_TRUE(until([&] { return d0_.commits.size() == 2; }));
-  EXPECT_EQ(d0_.commits[1].commit.timings.prompt_tokens_cached, 70u);
+  EXPECT_EQ(cached_of(first), 0u);
+  EXPECT_EQ(cached_of(second), 70u);
   EXPECT_EQ(host_->metric(metrics::MetricId::kPromptTokensComputed), 130);
   EXPECT_EQ(d0_.output(second, 0), oracle_.output(second));
   // The block that was copied from is as it was.
-  wire::RunBody third = first;
-  third.key.request = RequestId{U128{7, 3}};
-  prefill(third);
-  ASSERT_TRUE(until([&] { return d0_.commits.size() == 3; }));
-  EXPECT_EQ(d0_.commits[2].commit.timings.prompt_tokens_cached, 96u);
+  const wire::RunBody third = worker::repeated(first, 3);
+  EXPECT_EQ(cached_of(third), 96u);
   EXPECT_EQ(d0_.output(third, 0), oracle_.output(first));
   expect_all_free();
 }
@@ -301,15 +290,11 @@ TEST_F(PrefillRoleTest, APrefixThatEndsInsideABlockIsNotComputedAgain) {
 TEST_F(PrefillRoleTest, WhoMayUseWholeBlocksOnlyGetsNoPart) {
   start();
   const wire::RunBody first = body(1, 100, 4);
-  prefill(first);
-  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1; }));
-  wire::RunBody second = first;
-  second.key.request = RequestId{U128{7, 2}};
+  wire::RunBody second = worker::repeated(first, 2);
   second.prompt[70] ^= 1;
   second.whole_blocks = true;
-  prefill(second);
-  ASSERT_TRUE(until([&] { return d0_.commits.size() == 2; }));
-  EXPECT_EQ(d0_.commits[1].commit.timings.prompt_tokens_cached, 64u);
+  EXPECT_EQ(cached_of(first), 0u);
+  EXPECT_EQ(cached_of(second), 64u);
   EXPECT_EQ(d0_.output(second, 0), oracle_.output(second));
   expect_all_free();
 }
@@ -319,14 +304,11 @@ TEST_F(PrefillRoleTest, WithoutABlockToSpareAPartIsComputedAgain) {
   setup.blocks = 4;
   start(setup);
   const wire::RunBody first = body(1, 100, 4);
-  prefill(first);
-  ASSERT_TRUE(until([&] { return d0_.commits.size() == 1 && host_->role().idle(); }));
-  wire::RunBody second = first;
-  second.key.request = RequestId{U128{7, 2}};
+  wire::RunBody second = worker::repeated(first, 2);
   second.prompt[70] ^= 1;
-  prefill(second);
-  ASSERT_TRUE(until([&] { return d0_.commits.size() == 2; }));
-  EXPECT_EQ(d0_.commits[1].commit.timings.prompt_tokens_cached, 64u);
+  EXPECT_EQ(cached_of(first), 0u);
+  ASSERT_TRUE(until([&] { return host_->role().idle(); }));
+  EXPECT_EQ(cached_of(second), 64u);
   EXPECT_EQ(d0_.output(second, 0), oracle_.output(second));
   expect_all_free();
 }

@@ -66,6 +66,14 @@ class RouterLoopTest : public testing::Test {
     return made;
   }
 
+  // Fields of a request whose prompt are the tokens 1 to `count`.
+  static std::string prompt_of(int count) {
+    std::string ids = "1";
+    for (int i = 2; i <= count; ++i) {
+      ids += "," + std::to_string(i);
+    }
+    return ",\"prompt\":[" + ids + "]";
+  }
   // A request as the endpoint posts it.
   std::shared_ptr<FakeResponder> post(const std::string& fields = "", uint64_t* id = nullptr) {
     auto responder = std::make_shared<FakeResponder>();

@@ -430,18 +430,14 @@ TEST_F(RouterLoopTest, SendsARepeatedPromptWhereItWasJustComputed) {
   const auto p0 = worker(wire::Role::kPrefill, 0);
   const auto p1 = worker(wire::Role::kPrefill, 1);
   const auto d0 = worker(wire::Role::kDecode, 0);
-  std::string ids = "1";
-  for (int i = 2; i <= 70; ++i) {
-    ids += "," + std::to_string(i);
-  }
   const auto busy = post();  // keeps p0 occupied, so that the prompt goes to p1
   const RunKey key = p0->next<wire::Prefill>()->body.key;
-  const auto first = post(",\"prompt\":[" + ids + "]");
+  const auto first = post(prompt_of(70));
   p1->tokens(p1->next<wire::Prefill>()->body.key, 0, {10}, FinishReason::kLength);
   ASSERT_TRUE(first->wait_done());
   p0->tokens(key, 0, {10}, FinishReason::kLength);
   ASSERT_TRUE(busy->wait_done());
-  const auto second = post(",\"prompt\":[" + ids + "]");
+  const auto second = post(prompt_of(70));
   EXPECT_TRUE(p1->next<wire::Prefill>());
 }
 

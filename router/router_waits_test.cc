@@ -296,13 +296,9 @@ TEST_F(RouterLoopTest, ARunThatNobodyTookGoesBackToWhereItsPromptIs) {
   const auto p0 = worker(wire::Role::kPrefill, 0);
   const auto p1 = worker(wire::Role::kPrefill, 1);
   const auto d0 = worker(wire::Role::kDecode, 0);
-  std::string ids = "1";
-  for (int i = 2; i <= 70; ++i) {
-    ids += "," + std::to_string(i);
-  }
   const auto busy = post();  // keeps p0 occupied, so that the prompt goes to p1
   const RunKey of_p0 = p0->next<wire::Prefill>()->body.key;
-  const auto answer = post(",\"prompt\":[" + ids + "]");
+  const auto answer = post(prompt_of(70));
   const auto first = p1->next<wire::Prefill>();
   ASSERT_TRUE(first);
   p0->tokens(of_p0, 0, {10}, wire::FinishReason::kLength);

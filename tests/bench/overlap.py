@@ -33,7 +33,7 @@ from runs import BenchError, cell, spread  # noqa: E402
 from streams import Seeds  # noqa: E402
 
 PLACES = ("free", "one")
-BLOCK = 32  # tokens; only whole blocks are found in a cache
+BLOCK = 32  # tokens; what is cached of a prompt is whole blocks
 TOKENS = 8  # of an answer that is handed over: its last one finds the times of the transfer told
 SETTLE_S = 0.01  # after an answer, until every thread sleeps
 START_S = 60

@@ -1,6 +1,4 @@
 """cpu.py, with programs that print what the real ones printed."""
-import contextlib
-import io
 import json
 import os
 import pathlib
@@ -9,6 +7,7 @@ import tempfile
 import unittest
 
 import cpu
+from printed import printed
 
 # A Baton whose prefill makes 10 tokens/s a prompt token, and whose decode 100 a sequence; with
 # `fast` twice as much, and with a long context half. A step reads 2 bytes, or 8 with a long context.
@@ -87,17 +86,11 @@ class BenchCpu(unittest.TestCase):
         return str(path)
 
     def run_bench(self, *flags, baton=BATON, llama=LLAMA_BENCH):
-        out, err = io.StringIO(), io.StringIO()
         command = ["--baton", self.program("baton", baton), "--model", "m.gguf", "--threads", "2"]
         if llama:
             command += ["--llama-bench", self.program("llama-bench", llama), "--llama-batched-bench",
                         self.program("llama-batched-bench", LLAMA_BATCHED_BENCH)]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                status = cpu.main([*command, *flags])
-            except SystemExit as end:
-                status = end.code
-        return status, out.getvalue(), err.getvalue()
+        return printed(cpu.main, [*command, *flags])
 
     def test_every_row_has_both_and_their_ratio(self):
         status, out, err = self.run_bench("--runs", "2", "--json")

@@ -1,6 +1,4 @@
 """gap.py, on clusters that are none."""
-import contextlib
-import io
 import json
 import os
 import tempfile
@@ -9,6 +7,7 @@ from unittest import mock
 
 import gap
 from client import Answer
+from printed import printed
 
 
 def answer(*gaps, ok=True):
@@ -69,10 +68,10 @@ class BenchGap(unittest.TestCase):
             self.addCleanup(patch.stop)
 
     def run_bench(self, *flags):
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            gap.main(["--rounds", "2", "--requests", "3", "--tokens", "6", *flags])
-        return out.getvalue(), err.getvalue()
+        status, out, err = printed(
+            gap.main, ["--rounds", "2", "--requests", "3", "--tokens", "6", *flags])
+        self.assertFalse(status, err)
+        return out, err
 
     def test_a_gap_is_compared_with_the_later_ones_of_its_answer(self):
         one = gap.sample(answer(6.0, 3.0, 2.0, 100.0))
@@ -112,11 +111,9 @@ class BenchGap(unittest.TestCase):
         for flags, words in [(["--tokens", "2"], "--tokens is at least 3"),
                              (["--rounds", "0"], "--rounds is at least 1"),
                              (["--against", "/nowhere"], "/nowhere has no program baton")]:
-            err = io.StringIO()
-            with contextlib.redirect_stderr(err), self.assertRaises(SystemExit) as end:
-                gap.parse(flags)
-            self.assertEqual(end.exception.code, 2)
-            self.assertIn(words, err.getvalue())
+            status, _, err = printed(gap.parse, flags)
+            self.assertEqual(status, 2)
+            self.assertIn(words, err)
 
 
 if __name__ == "__main__":

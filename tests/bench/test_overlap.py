@@ -1,7 +1,5 @@
 """overlap.py, on clusters that are none."""
 import collections
-import contextlib
-import io
 import json
 import os
 import threading
@@ -10,6 +8,7 @@ from unittest import mock
 
 import overlap
 from client import Answer
+from printed import printed
 from runs import BenchError
 from streams import Seeds
 
@@ -90,10 +89,10 @@ class BenchOverlap(unittest.TestCase):
         return collections.Counter(self.clusters[-1].cpu)
 
     def run_bench(self, *flags):
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            overlap.main(["--rounds", "2", "--seconds", "0", "--computed", "16", *flags])
-        return out.getvalue(), err.getvalue()
+        status, out, err = printed(
+            overlap.main, ["--rounds", "2", "--seconds", "0", "--computed", "16", *flags])
+        self.assertFalse(status, err)
+        return out, err
 
     def test_what_a_hand_over_adds_is_the_median_of_its_pairs(self):
         def one(prefill, transfer, everything):
@@ -187,11 +186,9 @@ class BenchOverlap(unittest.TestCase):
                              (["--computed", "16,x"], "numbers, with commas"),
                              (["--computed", "1"], "--computed 1: 2 to 2000"),
                              (["--computed", "100"], "whole blocks of 32 tokens")]:
-            err = io.StringIO()
-            with contextlib.redirect_stderr(err), self.assertRaises(SystemExit) as end:
-                overlap.parse(flags)
-            self.assertEqual(end.exception.code, 2)
-            self.assertIn(words, err.getvalue())
+            status, _, err = printed(overlap.parse, flags)
+            self.assertEqual(status, 2)
+            self.assertIn(words, err)
 
 
 class CpuTimes(unittest.TestCase):

@@ -1,6 +1,4 @@
 """servers.py, with programs that answer and print what the real ones do."""
-import contextlib
-import io
 import json
 import os
 import pathlib
@@ -15,6 +13,7 @@ import servers
 import streams
 from client import Answer
 from cluster import alive
+from printed import printed
 from runs import BenchError
 
 # A server that streams a token every 2 ms and tells no ids, nor a text of an answer's first token;
@@ -114,16 +113,10 @@ class BenchServers(unittest.TestCase):
         return str(path)
 
     def run_bench(self, *flags):
-        out, err = io.StringIO(), io.StringIO()
         command = ["--baton", self.program("baton", BATON), "--model", "m.gguf", "--own", "local",
                    "--threads", "2", "--rounds", "1", "--requests", "2", "--deadline", "20",
                    "--seconds", "0.2", "--json", str(self.folder / "json")]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                status = servers.main([*command, *flags])
-            except SystemExit as end:
-                status = end.code
-        return status, out.getvalue(), err.getvalue()
+        return printed(servers.main, [*command, *flags])
 
     def result(self):
         return json.loads((self.folder / "json").read_text())

@@ -295,11 +295,15 @@ std::vector<TokenId> Oracle::output(const wire::RunBody& body, size_t choice) {
   }
 }
 
+namespace {
+RequestId numbered(uint64_t request) { return RequestId{U128{7, request}}; }
+}  // namespace
+
 wire::RunBody random_body(uint64_t request, int prompt_tokens, int max_tokens, Incarnation router,
                           size_t choices) {
   SeededRandom random(request);
   wire::RunBody body;
-  body.key.request = RequestId{U128{7, request}};
+  body.key.request = numbered(request);
   for (int i = 0; i < prompt_tokens; ++i) {
     body.prompt.push_back(static_cast<TokenId>(random.next() % 300));
   }
@@ -308,6 +312,11 @@ wire::RunBody random_body(uint64_t request, int prompt_tokens, int max_tokens, I
   body.sampling.seed = request * 31 + 5;
   body.sampling.max_tokens = max_tokens;
   body.router = router;
+  return body;
+}
+
+wire::RunBody repeated(wire::RunBody body, uint64_t request) {
+  body.key.request = numbered(request);
   return body;
 }
 

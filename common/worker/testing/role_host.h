@@ -150,5 +150,7 @@ class Oracle {
 // A request of seeded random tokens; greedy unless told otherwise.
 wire::RunBody random_body(uint64_t request, int prompt_tokens, int max_tokens, Incarnation router,
                           size_t choices = 1);
+// The same under another number of that kind.
+wire::RunBody repeated(wire::RunBody body, uint64_t request);
 
 }  // namespace baton::worker
